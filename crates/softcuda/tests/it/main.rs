@@ -12,3 +12,4 @@ mod install;
 mod interprocess;
 mod kernels;
 mod misbehaving;
+mod numbers;

@@ -3,8 +3,9 @@
 //! Invariants:
 //! - a condition belongs to a graph that is in no other, and is used by nodes anywhere inside it,
 //!   by one at a time;
-//! - a graph with conditions is neither cloned nor embedded, and has one executable at a time,
-//!   those from before it had conditions included; so a condition is used by one launch at a time.
+//! - a graph with conditions is neither cloned nor embedded, nor is one inside it, and it has one
+//!   executable at a time, those from before it had conditions included; so a condition is used by
+//!   one launch at a time.
 
 use std::sync::Arc;
 
@@ -85,8 +86,9 @@ impl Graph {
 
     /// Fails where it can be neither cloned nor embedded because of conditions.
     pub fn check_conditions(self: &Arc<Self>) -> Result {
-        let own = self.read(|definition| Ok(!definition.conditions.is_empty()))?;
-        match own || self.is_in_body() {
+        let root = self.root();
+        let has_conditions = root.read(|definition| Ok(!definition.conditions.is_empty()))?;
+        match has_conditions || self.is_in_body() {
             true => Err(CUresult::CUDA_ERROR_NOT_SUPPORTED),
             false => Ok(()),
         }

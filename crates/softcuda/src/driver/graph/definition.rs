@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::edge::{self, Edge, Edges};
 use super::memory::GraphMemory;
-use super::operation::{GraphCondition, Operation, WRONG_KIND};
+use super::operation::{GraphCondition, Kind, Operation, WRONG_KIND};
 use super::user_object::{self, References};
 use crate::abi::types::{CUgraph, CUgraphNode, CUuserObject};
 use crate::driver::handle::{Found, Table};
@@ -31,8 +31,6 @@ pub(crate) struct Graph {
     handle: usize,
     /// The graph with the node that it is the child graph of.
     parent: OnceLock<Weak<Graph>>,
-    /// The program made it as a graph of its own, and gave it to that node.
-    moved: OnceLock<()>,
     /// It is the body of a conditional node.
     body: OnceLock<()>,
     definition: Mutex<Definition>,
@@ -141,7 +139,6 @@ pub(crate) fn new_graph() -> Arc<Graph> {
     GRAPHS.insert(|handle| Graph {
         handle,
         parent: OnceLock::new(),
-        moved: OnceLock::new(),
         body: OnceLock::new(),
         definition: Mutex::default(),
     })
@@ -189,17 +186,17 @@ pub(crate) fn destroy_node(handle: CUgraphNode) -> Result {
             return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
         }
         let node = definition.nodes.remove(&handle.0).ok_or(INVALID)?;
-        for edge in &node.dependencies {
+        for edge in edge::in_order_of_removal(&node.dependencies) {
             let since = definition.next_end();
             if let Some(other) = definition.nodes.get_mut(&edge.node) {
-                other.dependents.retain(|edge| edge.node != handle.0);
+                edge::take(&mut other.dependents, handle.0);
                 other.exit_since = since;
             }
         }
-        for edge in &node.dependents {
+        for edge in edge::in_order_of_removal(&node.dependents) {
             let since = definition.next_end();
             if let Some(other) = definition.nodes.get_mut(&edge.node) {
-                other.dependencies.retain(|edge| edge.node != handle.0);
+                edge::take(&mut other.dependencies, handle.0);
                 other.root_since = since;
             }
         }
@@ -230,7 +227,7 @@ pub(crate) fn add_child(
     if graph.is_inside(child) {
         return Err(INVALID);
     }
-    if child.is_moved() {
+    if child.is_child() {
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
     }
     graph.check_room_for(child)?;
@@ -266,7 +263,6 @@ pub(crate) fn move_child(
     }
     let node = graph.add(By::Program, dependencies, Operation::Child(child.clone()))?;
     let _ = child.parent.set(Arc::downgrade(graph));
-    let _ = child.moved.set(());
     Ok(node)
 }
 
@@ -326,6 +322,12 @@ pub(crate) fn add_free(
 ) -> Result<CUgraphNode> {
     if by == By::Program {
         graph.check_memory_nodes()?;
+        // On an H200 it counts as one with memory nodes from here on, whatever the address.
+        graph.edit(|definition| {
+            edge::check_sources(definition, dependencies, Some(Kind::Free))?;
+            definition.has_memory_nodes = true;
+            Ok(())
+        })?;
     }
     let memory = GraphMemory::at(address)?;
     memory.set_freed_in(graph.handle)?;
@@ -358,11 +360,6 @@ impl Graph {
             true => self.check_memory_nodes(),
             false => Ok(()),
         }
-    }
-
-    /// The program gave it to a node of another graph.
-    pub fn is_moved(&self) -> bool {
-        self.moved.get().is_some()
     }
 
     /// It becomes the body of a node of `graph`.
@@ -486,12 +483,14 @@ impl Graph {
     ) -> Result<CUgraphNode> {
         self.edit(|definition| {
             let to = (by == By::Program).then(|| operation.kind());
-            edge::check_new(definition, dependencies, to)?;
+            edge::check_sources(definition, dependencies, to)?;
+            // On an H200 also where the node then fails.
             definition.has_memory_nodes |= match &operation {
                 Operation::Child(child) => child.read(|child| Ok(child.has_memory_nodes()))?,
                 Operation::Alloc(_) | Operation::Free(_) => true,
                 _ => false,
             };
+            edge::check_distinct(definition, dependencies)?;
             let handle = NODES.reserve();
             let since = definition.next_end();
             for &Edge { node, data } in dependencies {
@@ -590,6 +589,11 @@ impl Graph {
     /// `cuGraphClone`: a graph of its own, with copies of all child graphs.
     pub fn copy(self: &Arc<Self>, memory: MemoryNodes) -> Result<Arc<Graph>> {
         self.check_conditions()?;
+        self.copy_unchecked(memory)
+    }
+
+    /// The same of a graph in one that has been checked.
+    fn copy_unchecked(self: &Arc<Self>, memory: MemoryNodes) -> Result<Arc<Graph>> {
         let copy = new_graph();
         let filled = self.edit(|definition| {
             copy.fill_from(definition, memory)?;
@@ -624,7 +628,7 @@ impl Graph {
         for (handle, node) in &from.nodes {
             let operation = match &node.operation {
                 Operation::Child(child) => {
-                    let copy = child.copy(memory)?;
+                    let copy = child.copy_unchecked(memory)?;
                     let _ = copy.parent.set(Arc::downgrade(self));
                     Operation::Child(copy)
                 }

@@ -74,27 +74,58 @@ impl EdgeData {
     }
 }
 
-/// Checks what a new node of a kind is to depend on; of any kind where a capture adds it.
-pub(super) fn check_new(
+/// Checks the nodes that a new one of a kind is to depend on; of any kind where a capture adds it.
+pub(super) fn check_sources(
     definition: &Definition,
     dependencies: &[Edge],
     to: Option<Kind>,
 ) -> Result {
-    for edge in dependencies {
+    dependencies.iter().try_for_each(|edge| {
         let from = definition.nodes.get(&edge.node).ok_or(INVALID)?;
-        edge.data.check(from.operation.kind(), to)?;
+        edge.data.check(from.operation.kind(), to)
+    })
+}
+
+/// The place of the first dependency that is on the same node as one before it.
+fn first_duplicate(dependencies: &[Edge]) -> Option<usize> {
+    let mut places = 0..dependencies.len();
+    if dependencies.len() <= FEW {
+        return places.find(|&at| {
+            let mut before = dependencies[..at].iter();
+            before.any(|edge| edge.node == dependencies[at].node)
+        });
     }
-    let distinct = match dependencies.len() {
-        0..=FEW => dependencies
-            .iter()
-            .enumerate()
-            .all(|(at, edge)| dependencies[..at].iter().all(|it| it.node != edge.node)),
-        count => {
-            let nodes: HashSet<usize> = dependencies.iter().map(|edge| edge.node).collect();
-            nodes.len() == count
-        }
+    let mut seen = HashSet::new();
+    places.find(|&at| !seen.insert(dependencies[at].node))
+}
+
+/// Fails where a new node would depend on another twice. An H200 has added the edges up to there
+/// by then, and removes them as with a node that is destroyed.
+pub(super) fn check_distinct(definition: &mut Definition, dependencies: &[Edge]) -> Result {
+    let Some(added) = first_duplicate(dependencies) else {
+        return Ok(());
     };
-    if distinct { Ok(()) } else { Err(INVALID) }
+    for edge in in_order_of_removal(&dependencies[..added]) {
+        let since = definition.next_end();
+        if let Some(from) = definition.nodes.get_mut(&edge.node) {
+            from.exit_since = since;
+        }
+    }
+    Err(INVALID)
+}
+
+/// Edges in the order in which an H200 removes them all: the last takes the place of the first,
+/// time and again.
+pub(super) fn in_order_of_removal(edges: &[Edge]) -> impl Iterator<Item = &Edge> {
+    let (first, rest) = edges.split_at(edges.len().min(1));
+    first.iter().chain(rest.iter().rev())
+}
+
+/// Takes an edge out of a list: the last comes in its place, as on an H200.
+pub(super) fn take(edges: &mut Edges, node: usize) {
+    if let Some(place) = find(edges, node) {
+        edges.swap_remove(place);
+    }
 }
 
 fn find(edges: &Edges, node: usize) -> Option<usize> {
@@ -133,7 +164,7 @@ fn insert(definition: &mut Definition, from: usize, to: usize, data: EdgeData) -
 }
 
 fn remove(definition: &mut Definition, from: usize, to: usize) {
-    let mut take = |handle: usize, other: usize, dependents: bool| {
+    let mut take_from = |handle: usize, other: usize, dependents: bool| {
         let now = definition.next_end();
         if let Some(node) = definition.nodes.get_mut(&handle) {
             let (edges, since) = match dependents {
@@ -141,13 +172,11 @@ fn remove(definition: &mut Definition, from: usize, to: usize) {
                 false => (&mut node.dependencies, &mut node.root_since),
             };
             *since = now;
-            if let Some(place) = find(edges, other) {
-                edges.remove(place);
-            }
+            take(edges, other);
         }
     };
-    take(from, to, true);
-    take(to, from, false);
+    take_from(from, to, true);
+    take_from(to, from, false);
 }
 
 /// A pair of nodes and the data of the edge between them.
@@ -171,8 +200,8 @@ impl Graph {
         })
     }
 
-    /// `cuGraphRemoveDependencies`: the edges before the first that is not there, whatever their
-    /// data. So an H200 does.
+    /// `cuGraphRemoveDependencies`: none where one cannot be, and otherwise those before the first
+    /// that is not there, whatever their data. So an H200 does.
     pub fn remove_dependencies(&self, pairs: &[Pair]) -> Result {
         self.edit(|definition| {
             if pairs.is_empty() {
@@ -180,6 +209,12 @@ impl Graph {
             }
             if definition.has_memory_nodes() {
                 return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED);
+            }
+            for &(from, to, _) in pairs {
+                ends(definition, from.0, to.0)?;
+                if from.0 == to.0 {
+                    return Err(INVALID);
+                }
             }
             for &(from, to, _) in pairs {
                 if !exists(definition, from.0, to.0)? {

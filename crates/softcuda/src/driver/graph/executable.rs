@@ -71,19 +71,21 @@ pub(crate) fn instantiate(
     if graph.is_child() {
         return Err(CUresult::CUDA_ERROR_NOT_SUPPORTED.into());
     }
-    // It comes before the question whether there may be another executable.
-    if graph.has_unused_condition()? {
-        return Err(Unplanned {
-            error: INVALID,
-            node: None,
-            why: Why::UnusedCondition,
-        });
-    }
-    let (counted, instance) = (graph.count_executable()?, graph.take_instance(None)?);
     let mut shape = Snapshot::of(graph)?;
+    // These come before the question whether there may be another executable.
+    if graph.has_unused_condition()? {
+        return Err(Unplanned::invalid(None, Why::UnusedCondition));
+    }
+    let for_kernels = flags & DEVICE_LAUNCH != 0;
+    let not_for_kernels = || shape.first_not_for_kernels().filter(|_| for_kernels);
+    if let Some((node, why)) = not_for_kernels().or_else(|| shape.first_not_in_body()) {
+        return Err(Unplanned::invalid(Some(node), why));
+    }
+    shape.settle_memory();
+    let (counted, instance) = (graph.count_executable()?, graph.take_instance(None)?);
     let plan = Plan::of(&shape)?;
-    if flags & DEVICE_LAUNCH != 0 {
-        plan.check_for_kernels(&shape)?;
+    if for_kernels {
+        plan.check_for_kernels()?;
     }
     // They are the plan's now, which an update replaces.
     shape.clear_references();

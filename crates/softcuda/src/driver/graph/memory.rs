@@ -106,6 +106,8 @@ struct State {
     owner: usize,
     /// Graphs with a node that frees it.
     freed_in: BTreeSet<usize>,
+    /// The graph with the allocation node was instantiated, and has none that frees it since.
+    settled: bool,
     /// It is the program's: a launch took it and nobody gave it back.
     taken: bool,
 }
@@ -188,7 +190,8 @@ impl GraphMemory {
         let mut state = self.state.lock();
         let own = state.freed_in.contains(&state.owner);
         let others = !own && !state.freed_in.is_empty();
-        let wrong = own || graph == state.owner && others || state.freed_in.contains(&graph);
+        let late = graph == state.owner && (others || state.settled);
+        let wrong = own || late || state.freed_in.contains(&graph);
         match wrong {
             true => Err(INVALID),
             false => {
@@ -196,6 +199,12 @@ impl GraphMemory {
                 Ok(())
             }
         }
+    }
+
+    /// An executable has it, or was to have it: if its own graph does not free it by now, it never
+    /// will, as an H200 has it.
+    pub fn settle(&self) {
+        self.state.lock().settled = true;
     }
 
     /// The node that was to free it is not.

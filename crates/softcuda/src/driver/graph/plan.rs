@@ -265,6 +265,17 @@ pub(crate) enum Why {
     UnusedCondition = 5,
 }
 
+impl Unplanned {
+    /// The graph is wrong, because of a node or as a whole.
+    pub fn invalid(node: Option<usize>, why: Why) -> Unplanned {
+        Unplanned {
+            error: CUresult::CUDA_ERROR_INVALID_VALUE,
+            node,
+            why,
+        }
+    }
+}
+
 impl From<CUresult> for Unplanned {
     fn from(error: CUresult) -> Self {
         Unplanned {
@@ -276,7 +287,7 @@ impl From<CUresult> for Unplanned {
 }
 
 impl Plan {
-    /// The plan of a snapshot.
+    /// The plan of a snapshot whose bodies hold what they may.
     pub fn of(snapshot: &Snapshot) -> std::result::Result<Plan, Unplanned> {
         let layout = Layout::of(snapshot);
         let mut levels = Vec::with_capacity(layout.levels.len());
@@ -284,22 +295,11 @@ impl Plan {
             let count = outline.slots.len() as u32;
             let dag = Dag::new(count, &outline.edges).map_err(|Cycle(place)| {
                 let slot = outline.slots[place as usize];
-                Unplanned {
-                    error: CUresult::CUDA_ERROR_INVALID_VALUE,
-                    node: Some(layout.slots[slot as usize].node),
-                    why: Why::Structure,
-                }
+                Unplanned::invalid(Some(layout.slots[slot as usize].node), Why::Structure)
             })?;
             levels.push(Level {
                 dag,
                 slots: outline.slots.into(),
-            });
-        }
-        if let Some((node, why)) = snapshot.first_not_in_body() {
-            return Err(Unplanned {
-                error: CUresult::CUDA_ERROR_INVALID_VALUE,
-                node: Some(node),
-                why,
             });
         }
         let mut slots = Vec::with_capacity(layout.slots.len());
@@ -369,18 +369,10 @@ impl Plan {
         }
     }
 
-    /// Fails where kernels could not launch it.
-    pub fn check_for_kernels(&self, snapshot: &Snapshot) -> std::result::Result<(), Unplanned> {
-        let wrong = |node: Option<usize>, why: Why| Unplanned {
-            error: CUresult::CUDA_ERROR_INVALID_VALUE,
-            node,
-            why,
-        };
-        if let Some((node, why)) = snapshot.first_not_for_kernels() {
-            return Err(wrong(Some(node), why));
-        }
+    /// Fails where kernels could not launch it, though they could each of its nodes.
+    pub fn check_for_kernels(&self) -> std::result::Result<(), Unplanned> {
         if self.contexts.is_empty() {
-            return Err(wrong(None, Why::Error));
+            return Err(Unplanned::invalid(None, Why::Error));
         }
         let first = self.contexts[0].id();
         let other = self.slots.iter().find(|slot| {
@@ -389,7 +381,7 @@ impl Plan {
         });
         match other {
             None => Ok(()),
-            Some(slot) => Err(wrong(Some(slot.node), Why::SeveralContexts)),
+            Some(slot) => Err(Unplanned::invalid(Some(slot.node), Why::SeveralContexts)),
         }
     }
 

@@ -83,10 +83,22 @@ impl Snapshot {
         })
     }
 
-    /// A node that the body of a conditional node cannot have, wherever it is, and why not.
+    /// From now on nodes of others' graphs alone may free what its nodes allocate and it does not
+    /// free.
+    pub fn settle_memory(&self) {
+        for member in &self.members {
+            if let Operation::Alloc(memory) = &member.operation {
+                memory.settle();
+            }
+            member.inner.iter().for_each(Snapshot::settle_memory);
+        }
+    }
+
+    /// A node that the body of a conditional node cannot have, wherever it is, and why not: in the
+    /// last of the bodies that have such.
     pub fn first_not_in_body(&self) -> Option<(usize, Why)> {
         self.members.iter().find_map(|member| {
-            let mut inner = member.inner.iter();
+            let mut inner = member.inner.iter().rev();
             match &member.operation {
                 Operation::Conditional(node) => {
                     inner.find_map(|body| body.first_unfit(node.context()))

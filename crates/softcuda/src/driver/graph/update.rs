@@ -257,6 +257,10 @@ impl Executable {
     /// now on the executable keeps alive what `child` does, and lets go of what the node's graph,
     /// or the one before `child`, did.
     pub fn set_child(&self, node: CUgraphNode, child: &Arc<Graph>) -> Result {
+        // Whatever the node is.
+        if child.read(|child| Ok(child.has_memory_nodes()))? {
+            return Err(CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+        }
         let number = self.slot(node)? as u32;
         let new = Snapshot::of(child)?;
         let old = find_inner(&self.shape, node.0).ok_or(INVALID)?;
@@ -284,6 +288,7 @@ impl Executable {
         let instance = graph.take_instance(state.instance.as_ref())?;
         let now = |slot: u32| state.plan.slots[slot as usize].operation.clone();
         let changes = Changes::between(&self.shape, &new, None, &now)?;
+        new.settle_memory();
         if self.uses_priorities() {
             changes.check_priorities(&now)?;
         }

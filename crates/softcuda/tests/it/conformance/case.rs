@@ -87,6 +87,11 @@ impl Line {
         Line { name }
     }
 
+    /// The case's name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Writes down what a call answered, and gives back whether it succeeded.
     pub fn says(&mut self, answer: Answer) -> bool {
         self.value(answer.function, error_name(answer.code));

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `SOFTCUDA_RECORD=path` | write the answers there instead of comparing them |
 //! | `SOFTCUDA_CASES=a,b` | run, compare and record only cases with such a name |
+//! | `SOFTCUDA_RANDOM` | how many programs are made up at random |
 //! | `CUDA_GRAPH_DRIVER` | `gpu`, `software` or `auto` |
 
 // Every case is an `unsafe fn` that is wrong on purpose somewhere: a comment on each call would say
@@ -28,6 +29,7 @@ mod cases;
 mod codes;
 pub(crate) mod fixture;
 mod process;
+mod random;
 mod record;
 pub(crate) mod sides;
 pub(crate) mod structs;

@@ -6,6 +6,7 @@ use crate::capture::api::{
     cuStreamBeginCapture_v2, cuStreamBeginCaptureToGraph, cuStreamEndCapture,
     cuStreamGetCaptureInfo_v2, cuStreamUpdateCaptureDependencies_v2,
 };
+use crate::numbers::Numbers;
 
 /// Device words, all zero.
 unsafe fn words(count: usize) -> u64 {
@@ -134,17 +135,7 @@ enum Part {
     Child(Vec<Part>),
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u32) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        ((self.0 >> 33) % u64::from(limit)) as u32
-    }
-
+impl Numbers {
     fn parts(&mut self, depth: u32) -> Vec<Part> {
         (0..self.below(4)).map(|_| self.part(depth)).collect()
     }
@@ -152,17 +143,17 @@ impl Random {
     fn part(&mut self, depth: u32) -> Part {
         let inside = depth.saturating_sub(1);
         match self.below(if depth == 0 { 1 } else { 6 }) {
-            0 | 1 => Part::Count(self.below(8) as usize),
+            0 | 1 => Part::Count(self.below(8)),
             2 => {
                 let otherwise = (self.below(2) == 0).then(|| self.parts(inside));
-                Part::If(self.below(2), self.parts(inside), otherwise)
+                Part::If(self.below(2) as u32, self.parts(inside), otherwise)
             }
             3 => {
                 let count = 1 + self.below(4);
                 let bodies = (0..count).map(|_| self.parts(inside)).collect();
-                Part::Switch(self.below(count + 1), bodies)
+                Part::Switch(self.below(count + 1) as u32, bodies)
             }
-            4 => Part::While(self.below(4), self.parts(inside)),
+            4 => Part::While(self.below(4) as u32, self.parts(inside)),
             _ => Part::Child(self.parts(0)),
         }
     }
@@ -248,7 +239,7 @@ fn random_programs_count_as_they_say() {
         context();
         let (kernels, stream, at) = (Kernels::load(), stream(), words(4096));
         for seed in 1..40 {
-            let mut random = Random(seed * 0x9e37_79b9);
+            let mut random = Numbers(seed * 0x9e37_79b9);
             let mut program = random.parts(4);
             program.extend(random.parts(4));
             let mut expected = [0; 8];

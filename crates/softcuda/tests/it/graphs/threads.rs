@@ -1,19 +1,7 @@
 //! Many threads at once, on graphs of their own and on the same ones.
 
 use super::*;
-
-/// Numbers that look random, the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % limit
-    }
-}
+use crate::numbers::Numbers;
 
 #[test]
 fn threads_build_and_run_graphs_of_their_own() {

@@ -39,6 +39,7 @@ mod graph_exec_copy;
 mod graph_exec_node;
 mod graph_exec_object;
 mod graph_exec_params;
+mod graph_failed;
 mod graph_fill;
 mod graph_host_event;
 mod graph_kernel;
@@ -74,6 +75,7 @@ mod tensor_map;
 mod virtual_memory;
 
 use super::case::Case;
+use super::random;
 pub(crate) use interprocess::ROLES;
 
 /// Every case of the suite.
@@ -117,6 +119,7 @@ pub fn all() -> Vec<&'static Case> {
         graph_exec_node::CASES,
         graph_exec_object::CASES,
         graph_exec_params::CASES,
+        graph_failed::CASES,
         graph_fill::CASES,
         graph_host_event::CASES,
         graph_kernel::CASES,
@@ -150,6 +153,9 @@ pub fn all() -> Vec<&'static Case> {
         tensor_map::CASES,
         virtual_memory::CASES,
     ];
-    let topics = topics.into_iter().chain(peer::CASES);
+    let topics = topics
+        .into_iter()
+        .chain(peer::CASES)
+        .chain([random::programs()]);
     topics.flatten().collect()
 }

@@ -1,0 +1,73 @@
+//! Programs made up at random: what they ask of graphs is mostly right, and often not.
+//!
+//! A program's number is its name and decides all that it does, as long as the driver answers the
+//! same. Handles are used only as long as they live: the driver does not know a dead one from
+//! another. What kernels, fills and copies write goes to a word of their own each, so that the
+//! memory after a launch says which of them ran.
+//!
+//! `SOFTCUDA_RANDOM` says how many programs there are, to search for differences: record them on a
+//! GPU, then in software, and compare the two files.
+
+mod capture;
+mod definition;
+mod executable;
+mod world;
+
+use std::sync::LazyLock;
+
+use super::case::{Case, Line};
+use super::fixture::context;
+use world::World;
+
+/// How many of the programs the record holds.
+const RECORDED: usize = 60;
+/// How many steps a program has.
+const STEPS: usize = 60;
+
+static PROGRAMS: LazyLock<Vec<Case>> = LazyLock::new(|| {
+    let count = std::env::var("SOFTCUDA_RANDOM").map_or(RECORDED, |count| {
+        count
+            .parse()
+            .expect("SOFTCUDA_RANDOM is a number of programs")
+    });
+    let case = |number: usize| Case {
+        name: Box::leak(format!("random/graphs/{number:05}").into_boxed_str()),
+        alone: false,
+        devices: 1,
+        ask,
+    };
+    (0..count).map(case).collect()
+});
+
+pub(super) fn programs() -> &'static [Case] {
+    &PROGRAMS
+}
+
+unsafe fn ask(line: &mut Line) {
+    let number = line.name().rsplit('/').next().and_then(|n| n.parse().ok());
+    context();
+    let mut world = World::new(number.expect("the name ends with a number"), line);
+    for _ in 0..STEPS {
+        match world.random.below(40) {
+            0..2 => world.creates(),
+            2..11 => world.adds(),
+            11..13 => world.connects(),
+            13 => world.connects_with_data(),
+            14 => world.disconnects(),
+            15 => world.destroys(),
+            16..18 => world.tells(),
+            18..20 => world.sets(),
+            20..22 => world.asks(),
+            22 => world.attributes(),
+            23 => world.keeps(),
+            24..27 => world.instantiates(),
+            27..30 => world.sets_in_executable(),
+            30 => world.enables(),
+            31..34 => world.updates(),
+            34 => world.uploads(),
+            35..38 => world.launches(),
+            38 => world.captures(),
+            _ => world.lets_go(),
+        }
+    }
+}
