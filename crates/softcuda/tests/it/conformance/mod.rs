@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `SOFTCUDA_RECORD=path` | write the answers there instead of comparing them |
 //! | `SOFTCUDA_CASES=a,b` | run, compare and record only cases with such a name |
-//! | `SOFTCUDA_RANDOM` | how many programs are made up at random |
+//! | `SOFTCUDA_RANDOM=0..1000` | which programs are made up at random |
 //! | `CUDA_GRAPH_DRIVER` | `gpu`, `software` or `auto` |
 
 // Every case is an `unsafe fn` that is wrong on purpose somewhere: a comment on each call would say

@@ -424,13 +424,3 @@ impl World<'_> {
         }
     }
 }
-
-/// The two ends of each edge.
-unsafe fn edges(graph: Handle) -> (Vec<Handle>, Vec<Handle>) {
-    let mut count = edge_count(graph);
-    let (mut from, mut to) = (vec![0; count], vec![0; count]);
-    if count > 0 {
-        cuGraphGetEdges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count).must();
-    }
-    (from, to)
-}

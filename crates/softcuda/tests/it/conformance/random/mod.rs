@@ -5,8 +5,8 @@
 //! another. What kernels, fills and copies write goes to a word of their own each, so that the
 //! memory after a launch says which of them ran.
 //!
-//! `SOFTCUDA_RANDOM` says how many programs there are, to search for differences: record them on a
-//! GPU, then in software, and compare the two files.
+//! `SOFTCUDA_RANDOM` says which programs there are, to search for differences: record a few thousand
+//! on a GPU, then in software, and compare the two files.
 
 mod capture;
 mod definition;
@@ -25,10 +25,12 @@ const RECORDED: usize = 60;
 const STEPS: usize = 60;
 
 static PROGRAMS: LazyLock<Vec<Case>> = LazyLock::new(|| {
-    let count = std::env::var("SOFTCUDA_RANDOM").map_or(RECORDED, |count| {
-        count
-            .parse()
-            .expect("SOFTCUDA_RANDOM is a number of programs")
+    let numbers = std::env::var("SOFTCUDA_RANDOM").map_or(0..RECORDED, |numbers| {
+        let number = |text: &str| text.parse().ok();
+        let range = numbers
+            .split_once("..")
+            .and_then(|(from, to)| Some(number(from)?..number(to)?));
+        range.expect("SOFTCUDA_RANDOM is two numbers, such as 0..1000")
     });
     let case = |number: usize| Case {
         name: Box::leak(format!("random/graphs/{number:05}").into_boxed_str()),
@@ -36,7 +38,7 @@ static PROGRAMS: LazyLock<Vec<Case>> = LazyLock::new(|| {
         devices: 1,
         ask,
     };
-    (0..count).map(case).collect()
+    numbers.map(case).collect()
 });
 
 pub(super) fn programs() -> &'static [Case] {
