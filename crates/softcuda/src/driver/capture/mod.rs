@@ -239,7 +239,7 @@ pub(crate) fn begin(stream: &Stream, mode: Mode, to: Option<(Arc<Graph>, Edges)>
         }
         None => (definition::new_graph(), Edges::new()),
     };
-    graph.set_captured(true)?;
+    graph.begin_capture(&dependencies)?;
     let id = IDS.fetch_add(1, Ordering::Relaxed);
     let capture = Capture {
         mode,
@@ -279,7 +279,7 @@ pub(crate) fn end(stream: &Stream) -> Result<CUgraph> {
     let ended = ended.ok_or(CUresult::CUDA_ERROR_ILLEGAL_STATE)?;
     match fault {
         None => {
-            ended.graph.set_captured(false)?;
+            ended.graph.end_capture()?;
             Ok(ended.graph.handle())
         }
         Some(fault) => {

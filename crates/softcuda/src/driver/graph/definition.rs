@@ -307,6 +307,7 @@ pub(crate) fn add_alloc(
     memory: &Arc<GraphMemory>,
 ) -> Result<CUgraphNode> {
     if by == By::Program {
+        graph.check_sources(dependencies, Kind::Alloc)?;
         graph.check_memory_nodes()?;
     }
     memory.set_owner(graph.handle);
@@ -321,16 +322,26 @@ pub(crate) fn add_free(
     address: u64,
 ) -> Result<CUgraphNode> {
     if by == By::Program {
+        graph.check_sources(dependencies, Kind::Free)?;
         graph.check_memory_nodes()?;
         // On an H200 it counts as one with memory nodes from here on, whatever the address.
         graph.edit(|definition| {
-            edge::check_sources(definition, dependencies, Some(Kind::Free))?;
             definition.has_memory_nodes = true;
             Ok(())
         })?;
     }
-    let memory = GraphMemory::at(address)?;
-    memory.set_freed_in(graph.handle)?;
+    let freed = GraphMemory::at(address)
+        .and_then(|memory| memory.set_freed_in(graph.handle).map(|()| memory));
+    let memory = match freed {
+        Ok(memory) => memory,
+        Err(error) => {
+            graph.edit(|definition| {
+                edge::add_and_remove(definition, dependencies);
+                Ok(())
+            })?;
+            return Err(error);
+        }
+    };
     let added = graph.add(by, dependencies, Operation::Free(memory.clone()));
     added.inspect_err(|_| memory.unset_freed_in(graph.handle))
 }
@@ -450,14 +461,26 @@ impl Graph {
         }
     }
 
-    /// A capture to it begins or ends.
-    pub fn set_captured(&self, captured: bool) -> Result {
+    /// Checks the nodes that a new one of a kind is to depend on.
+    fn check_sources(&self, dependencies: &[Edge], kind: Kind) -> Result {
+        self.read(|definition| edge::check_sources(definition, dependencies, Some(kind)))
+    }
+
+    /// A capture to it begins, after some of its nodes: an H200 has these be no exits for a moment.
+    pub fn begin_capture(&self, after: &[Edge]) -> Result {
         self.edit(|definition| {
-            if captured {
-                // A real driver crashes on a second one.
-                definition.check_loss()?;
-            }
-            definition.captured = captured;
+            // A real driver crashes on a second one.
+            definition.check_loss()?;
+            definition.captured = true;
+            edge::become_exits(definition, after.iter());
+            Ok(())
+        })
+    }
+
+    /// A capture to it ends.
+    pub fn end_capture(&self) -> Result {
+        self.edit(|definition| {
+            definition.captured = false;
             Ok(())
         })
     }

@@ -105,13 +105,25 @@ pub(super) fn check_distinct(definition: &mut Definition, dependencies: &[Edge])
     let Some(added) = first_duplicate(dependencies) else {
         return Ok(());
     };
-    for edge in in_order_of_removal(&dependencies[..added]) {
+    become_exits(definition, in_order_of_removal(&dependencies[..added]));
+    Err(INVALID)
+}
+
+/// A new node fails after an H200 has added its edges, which it removes.
+pub(super) fn add_and_remove(definition: &mut Definition, dependencies: &[Edge]) {
+    if check_distinct(definition, dependencies).is_ok() {
+        become_exits(definition, in_order_of_removal(dependencies));
+    }
+}
+
+/// What these edges come from was no exit for a moment, unless it goes on to be none.
+pub(super) fn become_exits<'a>(definition: &mut Definition, edges: impl Iterator<Item = &'a Edge>) {
+    for edge in edges {
         let since = definition.next_end();
         if let Some(from) = definition.nodes.get_mut(&edge.node) {
             from.exit_since = since;
         }
     }
-    Err(INVALID)
 }
 
 /// Edges in the order in which an H200 removes them all: the last takes the place of the first,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::abi::types::CUkernel;
-use crate::driver::Result;
 use crate::driver::function::Function;
 use crate::driver::graph::attribute::Attributes;
 use crate::driver::graph::update::Refusal;
 use crate::driver::launch::{self, Config};
+use crate::driver::{CUresult, Result};
 use crate::grid::launch::Launch;
 
 /// A kernel node.
@@ -56,8 +56,12 @@ impl KernelNode {
         node.check()
     }
 
-    /// Refuses what cannot be launched.
+    /// Refuses what cannot be launched. In a graph too much shared memory comes before the question
+    /// how many blocks fit with it.
     fn check(self) -> Result<KernelNode> {
+        if self.dynamic_shared > self.function.settings().max_dynamic_shared() {
+            return Err(CUresult::CUDA_ERROR_INVALID_VALUE);
+        }
         launch::check(&self.function, &self.config()).map(|_| self)
     }
 

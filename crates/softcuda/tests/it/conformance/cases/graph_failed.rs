@@ -2,6 +2,7 @@
 
 use std::ptr::null_mut;
 
+use crate::capture::api::{cuStreamBeginCaptureToGraph, cuStreamEndCapture};
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, Line, case};
 use crate::conformance::fixture::*;
@@ -548,6 +549,58 @@ pub const CASES: &[Case] = &[
             line.says_as("  own", answer);
             let mut info = UpdateInfo::default();
             line.says_as("  update", cuGraphExecUpdate_v2(exec, root, &mut info));
+        }
+    }),
+    case!("graph/failed/other_kinds", |line| {
+        context();
+        for on in [&[0, 1][..], &[2, 0, 1], &[0, 0], &[1, 2, 1]] {
+            let name = |what: &str| format!("{what}_{}", on.len());
+            let of = |nodes: &[Handle; 4]| on.iter().map(|at| nodes[*at]).collect::<Vec<_>>();
+            let mut node = 0;
+            let (graph, nodes, _) = apart();
+            let from = of(&nodes);
+            let (list, count) = (from.as_ptr(), from.len());
+            let answer = cuGraphAddMemFreeNode(&mut node, graph, list, count, WILD);
+            leaves(line, &name("free"), graph, &nodes, answer);
+            let (graph, nodes, _) = apart();
+            let from = of(&nodes);
+            let mut params = alloc_params(0);
+            let (list, count) = (from.as_ptr(), from.len());
+            let answer = cuGraphAddMemAllocNode(&mut node, graph, list, count, &mut params);
+            leaves(line, &name("alloc"), graph, &nodes, answer);
+            let (graph, nodes, _) = apart();
+            let from = of(&nodes);
+            let condition = condition(graph, 0);
+            let mut params = conditional_params(condition, IF, 7);
+            let (answer, _) = try_conditional(graph, &from, &mut params);
+            leaves(line, &name("conditional"), graph, &nodes, answer);
+            let (graph, nodes, _) = apart();
+            let from = of(&nodes);
+            let answer = cuGraphAddChildGraphNode(&mut node, graph, from.as_ptr(), from.len(), 0);
+            leaves(line, &name("child"), graph, &nodes, answer);
+            let (graph, nodes, _) = apart();
+            let from = of(&nodes);
+            let fill = FillParams {
+                element: 3,
+                ..word_fill(WILD, 0)
+            };
+            let (list, count) = (from.as_ptr(), from.len());
+            let answer = cuGraphAddMemsetNode(&mut node, graph, list, count, &fill, current());
+            leaves(line, &name("fill"), graph, &nodes, answer);
+            for work in [false, true] {
+                let (graph, nodes, _) = apart();
+                let from = of(&nodes);
+                let (list, count) = (from.as_ptr(), from.len());
+                let stream = stream();
+                let answer =
+                    cuStreamBeginCaptureToGraph(stream, graph, list, std::ptr::null(), count, 2);
+                if work && answer.code == 0 {
+                    cuStreamWaitEvent(stream, event(), 0).ignore();
+                }
+                let mut captured = 0;
+                cuStreamEndCapture(stream, &mut captured).ignore();
+                leaves(line, &name("capture"), graph, &nodes, answer);
+            }
         }
     }),
 ];
