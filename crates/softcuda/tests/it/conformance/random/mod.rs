@@ -1,25 +1,27 @@
-//! Programs made up at random: what they ask of graphs is mostly right, and often not.
+//! Programs made up at random: what they ask of graphs and streams is mostly right, and often not.
 //!
 //! A program's number is its name and decides all that it does, as long as the driver answers the
 //! same. Handles are used only as long as they live: the driver does not know a dead one from
-//! another. What kernels, fills and copies write goes to a word of their own each, so that the
+//! another. What graphs' kernels, fills and copies write goes to a word of its own each, so that the
 //! memory after a launch says which of them ran.
 //!
-//! `SOFTCUDA_RANDOM` says which programs there are, to search for differences: record a few thousand
-//! on a GPU, then in software, and compare the two files.
+//! `SOFTCUDA_RANDOM` says which programs there are, to search for differences: record a few
+//! thousand on a GPU, then in software, and compare the two files.
 
 mod capture;
 mod definition;
 mod executable;
+mod streams;
 mod world;
 
 use std::sync::LazyLock;
 
 use super::case::{Case, Line};
 use super::fixture::context;
+use streams::Streams;
 use world::World;
 
-/// How many of the programs the record holds.
+/// How many programs of each kind the record holds.
 const RECORDED: usize = 60;
 /// How many steps a program has.
 const STEPS: usize = 60;
@@ -32,23 +34,40 @@ static PROGRAMS: LazyLock<Vec<Case>> = LazyLock::new(|| {
             .and_then(|(from, to)| Some(number(from)?..number(to)?));
         range.expect("SOFTCUDA_RANDOM is two numbers, such as 0..1000")
     });
-    let case = |number: usize| Case {
-        name: Box::leak(format!("random/graphs/{number:05}").into_boxed_str()),
-        alone: false,
-        devices: 1,
-        ask,
+    let kinds: [(&str, unsafe fn(&mut Line)); 2] =
+        [("graphs", ask_about_graphs), ("streams", ask_about_streams)];
+    let case = |number: usize| {
+        kinds.map(|(kind, ask)| Case {
+            name: Box::leak(format!("random/{kind}/{number:05}").into_boxed_str()),
+            alone: false,
+            devices: 1,
+            ask,
+        })
     };
-    numbers.map(case).collect()
+    numbers.flat_map(case).collect()
 });
 
 pub(super) fn programs() -> &'static [Case] {
     &PROGRAMS
 }
 
-unsafe fn ask(line: &mut Line) {
+fn number_of(line: &Line) -> u64 {
     let number = line.name().rsplit('/').next().and_then(|n| n.parse().ok());
+    number.expect("the name ends with a number")
+}
+
+unsafe fn ask_about_streams(line: &mut Line) {
     context();
-    let mut world = World::new(number.expect("the name ends with a number"), line);
+    let mut streams = Streams::new(number_of(line), line);
+    for _ in 0..STEPS {
+        streams.step();
+    }
+    streams.finish();
+}
+
+unsafe fn ask_about_graphs(line: &mut Line) {
+    context();
+    let mut world = World::new(number_of(line), line);
     for _ in 0..STEPS {
         match world.random.below(40) {
             0..2 => world.creates(),
