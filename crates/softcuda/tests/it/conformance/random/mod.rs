@@ -2,8 +2,8 @@
 //!
 //! A program's number is its name and decides all that it does, as long as the driver answers the
 //! same. Handles are used only as long as they live: the driver does not know a dead one from
-//! another. What graphs' kernels, fills and copies write goes to a word of its own each, so that the
-//! memory after a launch says which of them ran.
+//! another. Each kernel, fill and copy of a graph writes to a word of its own, so that the memory
+//! after a launch says which of them ran.
 //!
 //! `SOFTCUDA_RANDOM` says which programs there are, to search for differences: record a few
 //! thousand on a GPU, then in software, and compare the two files.
@@ -34,18 +34,23 @@ static PROGRAMS: LazyLock<Vec<Case>> = LazyLock::new(|| {
             .and_then(|(from, to)| Some(number(from)?..number(to)?));
         range.expect("SOFTCUDA_RANDOM is two numbers, such as 0..1000")
     });
-    let kinds: [(&str, unsafe fn(&mut Line)); 2] =
-        [("graphs", ask_about_graphs), ("streams", ask_about_streams)];
-    let case = |number: usize| {
-        kinds.map(|(kind, ask)| Case {
-            name: Box::leak(format!("random/{kind}/{number:05}").into_boxed_str()),
-            alone: false,
-            devices: 1,
-            ask,
-        })
+    let both = |number: usize| {
+        [
+            program(format!("random/graphs/{number:05}"), ask_about_graphs),
+            program(format!("random/streams/{number:05}"), ask_about_streams),
+        ]
     };
-    numbers.flat_map(case).collect()
+    numbers.flat_map(both).collect()
 });
+
+fn program(name: String, ask: unsafe fn(&mut Line)) -> Case {
+    Case {
+        name: name.leak(),
+        alone: false,
+        devices: 1,
+        ask,
+    }
+}
 
 pub(super) fn programs() -> &'static [Case] {
     &PROGRAMS
