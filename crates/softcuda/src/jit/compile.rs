@@ -610,15 +610,13 @@ impl Unit {
                 &mut context.func,
                 &mut compiler.builder,
             );
-            exits::first(context, self.isa.flags()).map_err(|error| {
-                let error = pretty_error(&context.func, error);
-                format!("{}: {error}", function.name)
-            })?;
+            let of_function = |error: String| format!("{}: {error}", function.name);
+            exits::first(context, self.isa.flags())
+                .map_err(|error| of_function(pretty_error(&context.func, error)))?;
             phis::remove(&mut context.func);
             dump.lowered(&context.func);
-            let (piece, frame) = compiler
-                .compile(&self.isa, &dump)
-                .map_err(|error| format!("{}: {error}", function.name))?;
+            let compiled = compiler.compile(&self.isa, &dump);
+            let (piece, frame) = compiled.map_err(of_function)?;
             self.image.place(name, &piece)?;
             size += piece.size();
             let most = if function.kernel {

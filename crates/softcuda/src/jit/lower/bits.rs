@@ -581,19 +581,21 @@ fn funnel_by_constant(
     };
     let (rest, amount) = (i64::from(32 - amount), i64::from(amount));
     match amount {
-        0 => first,
-        32 => second,
-        _ if left => {
-            let first = l.b.ins().ishl_imm(first, amount);
-            let second = l.b.ins().ushr_imm(second, rest);
-            l.b.ins().bor(first, second)
-        }
-        _ => {
-            let first = l.b.ins().ushr_imm(first, amount);
-            let second = l.b.ins().ishl_imm(second, rest);
-            l.b.ins().bor(first, second)
-        }
+        0 => return first,
+        32 => return second,
+        _ => {}
     }
+    let (first, second) = match left {
+        true => (
+            l.b.ins().ishl_imm(first, amount),
+            l.b.ins().ushr_imm(second, rest),
+        ),
+        false => (
+            l.b.ins().ushr_imm(first, amount),
+            l.b.ins().ishl_imm(second, rest),
+        ),
+    };
+    l.b.ins().bor(first, second)
 }
 
 /// The position of the highest bit that is set (for a negative number: clear), all ones when there

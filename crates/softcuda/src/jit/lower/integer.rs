@@ -290,9 +290,7 @@ impl Integer {
             _ => false,
         }
     }
-}
 
-impl Integer {
     /// The upper half of a product, and perhaps a sum with it.
     fn is_high(&self) -> bool {
         match self.op {
@@ -627,20 +625,16 @@ fn multiply(l: &mut Lower<'_>, ty: Type, part: Part, a: Value, b: Value) -> Valu
     match part {
         Part::Lo => l.b.ins().imul(a, b),
         Part::Hi if l.in_vectors() => {
-            let [low, high] = match signed(ty) {
-                true => {
-                    let [x, y] = [a, b].map(|v| l.b.ins().swiden_low(v));
-                    let low = l.b.ins().imul(x, y);
-                    let [x, y] = [a, b].map(|v| l.b.ins().swiden_high(v));
-                    [low, l.b.ins().imul(x, y)]
-                }
-                false => {
-                    let [x, y] = [a, b].map(|v| l.b.ins().uwiden_low(v));
-                    let low = l.b.ins().imul(x, y);
-                    let [x, y] = [a, b].map(|v| l.b.ins().uwiden_high(v));
-                    [low, l.b.ins().imul(x, y)]
-                }
+            let mut products = |high: bool| {
+                let [x, y] = [a, b].map(|v| match (signed(ty), high) {
+                    (true, false) => l.b.ins().swiden_low(v),
+                    (true, true) => l.b.ins().swiden_high(v),
+                    (false, false) => l.b.ins().uwiden_low(v),
+                    (false, true) => l.b.ins().uwiden_high(v),
+                });
+                l.b.ins().imul(x, y)
             };
+            let (low, high) = (products(false), products(true));
             let upper = l.shuffled(low, high, [1, 3, 5, 7]);
             l.as_vector(upper, types::I32X4)
         }

@@ -448,6 +448,12 @@ fn operands_of_other_types() {
         "ld.global.u32 %r1, [%r2];",
         "st.u32 [%r2], %r1;",
         "mbarrier.inval.b64 [%r2];",
+        // A parameter's name is no barrier, no place for a tensor, and nothing in shared memory.
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
+            [s], [%rd1, {%r1, %r2}], [p];",
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes
+            [p], [%rd1, {%r1, %r2}], [s];",
+        "ld.shared.u32 %r1, [p];",
     ] {
         assert_ne!(log_for("8.8", "sm_90a", line), "", "{line}");
     }
