@@ -166,6 +166,7 @@ const TABLE: &str = "
     isspacep param::entry                   sm_70  8.3
     isspacep shared::cta                    -      7.8
     ld shared::cta                          -      7.8
+    ld volatile.local                       -      9.1
     ldmatrix                                sm_75  6.5
     ldmatrix m8n16                          sm_100 8.6
     ldmatrix m16n16                         sm_100 8.6
@@ -266,6 +267,7 @@ const TABLE: &str = "
     st async                                sm_90  8.1
     st bulk                                 sm_100 8.6
     st shared::cta                          -      7.8
+    st volatile.local                       -      9.1
     stackrestore                            sm_52  7.3
     stacksave                               sm_52  7.3
     stmatrix                                sm_90  7.8

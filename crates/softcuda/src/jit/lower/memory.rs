@@ -112,6 +112,15 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
     }
     let reach = Reach::of(reader);
     let space = reach.space();
+    // What no other thread sees, or writes, is in no order; from 9.1 on `.local` may be volatile.
+    let own = match space {
+        Some(Space::Const | Space::Param) => true,
+        Some(Space::Local) => !volatile,
+        _ => false,
+    };
+    if own && (ordered || release) {
+        return Err(reader.invalid("takes no memory order in this state space".into()));
+    }
     let mut constant = space == Some(Space::Const);
     while let Some(modifier) = reader.peek()
         && cache_hint(modifier)

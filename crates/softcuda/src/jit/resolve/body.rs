@@ -228,10 +228,7 @@ fn decode(
             continue;
         }
         if types::is_elsewhere(instruction, &pending.args, &module.program.globals) {
-            let what = format!(
-                "`{}`: the variable in brackets is in another state space",
-                instruction.opcode
-            );
+            let what = format!("`{}`: {}", instruction.opcode, types::ELSEWHERE);
             module.invalid(instruction.pos, what);
             continue;
         }

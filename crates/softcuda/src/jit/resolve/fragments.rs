@@ -8,6 +8,7 @@ use ptx::ast::{self, Immediate, Type};
 
 use super::body::Resolve;
 use super::order;
+use super::types;
 use crate::grid::matrix::{Element, Product, Tiles};
 use crate::jit::decode::{Arg, RegId, Special};
 
@@ -44,6 +45,11 @@ pub(super) fn expand(
         ("wmma", Some(&"store")) => steps.fragment(&modifiers[1..], args, false),
         ("tensormap", Some(&"cp_fenceproxy")) => steps.copy_of_map(&modifiers[1..], args),
         _ => return false,
+    };
+    let is_elsewhere = || types::is_elsewhere(at, args, &resolve.module.program.globals);
+    let result = match result {
+        Ok(()) if is_elsewhere() => Err(types::ELSEWHERE.to_string()),
+        result => result,
     };
     if let Err(what) = result {
         let text = [at.opcode.as_str()]

@@ -88,9 +88,12 @@ pub(super) fn has_narrow_address(
     })
 }
 
+/// What is wrong where [`is_elsewhere`].
+pub(super) const ELSEWHERE: &str = "the variable is in another state space";
+
 /// Whether brackets name a variable that lies in another state space than the instruction's; where
 /// it names none, in one that generic addresses do not reach. Copies name a space for each address,
-/// and their third one may be a barrier.
+/// and their third one may be a barrier. Some take a variable's address without brackets.
 pub(super) fn is_elsewhere(instruction: &Instruction, args: &[Arg], globals: &[Global]) -> bool {
     let opcode = instruction.opcode.as_str();
     // What a fence names is no access.
@@ -102,12 +105,19 @@ pub(super) fn is_elsewhere(instruction: &Instruction, args: &[Arg], globals: &[G
     let known = |word: &&str| matches!(*word, "global" | "const" | "shared" | "local" | "param");
     let spaces: Vec<&str> = first.filter(known).collect();
     let space = |number: usize| match spaces[..] {
-        [] if opcode == "mbarrier" => Some("shared"),
+        [] if matches!(opcode, "mbarrier" | "mapa" | "getctarank") => Some("shared"),
+        [] if opcode == "prefetchu" => Some("global"),
         [_, _] if number > 1 => Some("shared"),
         _ => spaces.get(number).or(spaces.last()).copied(),
     };
+    let is_address = match opcode {
+        "cvta" => !spaces.is_empty() && instruction.modifiers[0] != "to",
+        "mapa" | "getctarank" => true,
+        _ => false,
+    };
     let addresses = args.iter().filter_map(|arg| match arg {
         Arg::Address(base, _) => Some(&**base),
+        Arg::Symbol(..) if is_address => Some(arg),
         // A tensor's map, and where in the tensor.
         Arg::List(parts) => match parts.first()? {
             Arg::Address(map, _) => Some(&**map),

@@ -13,6 +13,17 @@ unsafe fn loads(line: &mut Line, what: &str, image: &str) {
     line.says_as(what, cuModuleLoadData(&mut module, text.as_ptr().cast()));
 }
 
+/// Whether an image loads: `+` or `-`, and `?` where another error is told than for wrong PTX.
+unsafe fn sign(image: &str) -> char {
+    const INVALID_PTX: u32 = 218;
+    let (text, mut module) = (CString::new(image).expect("no zero byte inside"), 7);
+    match cuModuleLoadData(&mut module, text.as_ptr().cast()).code {
+        0 => '+',
+        INVALID_PTX => '-',
+        _ => '?',
+    }
+}
+
 fn with_header(version: &str, target: &str, body: &str) -> String {
     format!(".version {version}\n.target {target}\n.address_size 64\n{body}\n")
 }
@@ -189,6 +200,74 @@ pub const CASES: &[Case] = &[
                 &access.replace(' ', ""),
                 &with_header("8.6", "sm_90", &body),
             );
+        }
+    }),
+    case!("module/load/state_spaces_of_others", |line| {
+        context();
+        let spaced = |access: &str| {
+            ["", ".param", ".global", ".const", ".shared", ".local"]
+                .map(|space| access.replace("{}", space))
+        };
+        let mut accesses: Vec<String> = [
+            "ld.volatile{}.u32 %r1, [{v}]",
+            "ld.relaxed.gpu{}.u32 %r1, [{v}]",
+            "ld.acquire.gpu{}.u32 %r1, [{v}]",
+            "st.volatile{}.u32 [{v}], %r1",
+            "st.relaxed.gpu{}.u32 [{v}], %r1",
+            "st.release.gpu{}.u32 [{v}], %r1",
+            "cvta{}.u64 %rd1, {v}",
+            "wmma.load.c.sync.aligned.row.m16n16k16{}.f32 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, [{v}]",
+            "wmma.store.d.sync.aligned.row.m16n16k16{}.f32 [{v}], {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}",
+        ]
+        .iter()
+        .flat_map(|access| spaced(access))
+        .collect();
+        accesses.extend(
+            [
+                "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [{v}]",
+                "ldmatrix.sync.aligned.m8n8.x1.b16 {%r1}, [{v}]",
+                "stmatrix.sync.aligned.m8n8.x1.shared.b16 [{v}], {%r1}",
+                "stmatrix.sync.aligned.m8n8.x1.b16 [{v}], {%r1}",
+                "prefetchu.L1 [{v}]",
+                "ldu.global.u32 %r1, [{v}]",
+                "ld.global.nc.u32 %r1, [{v}]",
+                "mapa.shared::cluster.u64 %rd1, {v}, 0",
+                "mapa.u64 %rd1, {v}, 0",
+                "getctarank.shared::cluster.u64 %r1, {v}",
+                "getctarank.u64 %r1, {v}",
+                "isspacep.shared %p1, {v}",
+                "mov.u64 %rd1, {v}",
+                "applypriority.global.L2::evict_normal [{v}], 128",
+                "discard.global.L2 [{v}], 128",
+                "cp.async.bulk.prefetch.L2.global [{v}], 16",
+                "cp.async.mbarrier.arrive.shared.b64 [{v}]",
+                "mbarrier.arrive.shared.b64 %rd1, [{v}]",
+                "mbarrier.test_wait.b64 %p1, [{v}], %rd1",
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s], [g], 16, [{v}]",
+                "cp.async.bulk.global.shared::cta.bulk_group [{v}], [s], 16",
+                "cp.async.bulk.global.shared::cta.bulk_group [g], [{v}], 16",
+                "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [{v}], [s], 128",
+                "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [g], [{v}], 128",
+                "tensormap.replace.tile.rank.global.b1024.b32 [{v}], 1",
+                "tensormap.replace.tile.rank.shared::cta.b1024.b32 [{v}], 1",
+                "fence.proxy.tensormap::generic.acquire.gpu [{v}], 128",
+            ]
+            .map(str::to_string),
+        );
+        for access in accesses {
+            let mut answers = String::new();
+            for variable in ["p", "g", "c", "s", "l"] {
+                let body = format!(
+                    ".global .align 128 .b8 g[128]; .const .align 128 .b8 c[128];
+                    .visible .entry f(.param .align 64 .b8 p[128]) {{
+                    .reg .b32 %r<2>; .reg .b64 %rd<2>; .reg .f32 %f<8>; .reg .pred %p<2>;
+                    .shared .align 128 .b8 s[128]; .local .align 16 .b8 l[128];
+                    mov.u32 %r1, 0; mov.u64 %rd1, 0; {}; ret; }}",
+                    access.replace("{v}", variable)
+                );
+                answers.push(sign(&with_header("8.6", "sm_90a", &body)));
+            }
+            line.value(access.replace([' ', ';'], ""), answers);
         }
     }),
     case!("module/load/no_image", |line| {
