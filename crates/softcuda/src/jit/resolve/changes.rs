@@ -111,7 +111,11 @@ impl Changes {
         };
         if let Some(base) = Base::of(address) {
             let known = self.0.entry(base).or_default();
-            *known = *known | ways;
+            *known = match (*known, ways) {
+                // One turns over what another did.
+                (Ways::FLIPS, Ways::FLIPS) => Ways::ANY,
+                (known, ways) => known | ways,
+            };
         }
     }
 

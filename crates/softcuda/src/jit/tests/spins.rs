@@ -557,7 +557,13 @@ fn semaphores() {
                 .to_string(),
             "red.global.add.u32 [%rd1], 1;",
         ),
-        // A bit that others turn over.
+        // A bit that others turn over, or set.
+        (
+            &"atom.global.xor.b32 %r4, [%rd1], 1; setp.eq.u32 %p2, %r4, 2; @%p2 bra over;
+            atom.global.xor.b32 %r5, [%rd1], 1; bra take;"
+                .to_string(),
+            "red.global.xor.b32 [%rd1], 2;",
+        ),
         (
             &"atom.global.xor.b32 %r4, [%rd1], 1; setp.eq.u32 %p2, %r4, 7; @%p2 bra over;
             atom.global.xor.b32 %r4, [%rd1], 1; bra take;"
