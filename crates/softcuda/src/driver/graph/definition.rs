@@ -187,18 +187,10 @@ pub(crate) fn destroy_node(handle: CUgraphNode) -> Result {
         }
         let node = definition.nodes.remove(&handle.0).ok_or(INVALID)?;
         for edge in edge::in_order_of_removal(&node.dependencies) {
-            let since = definition.next_end();
-            if let Some(other) = definition.nodes.get_mut(&edge.node) {
-                edge::take(&mut other.dependents, handle.0);
-                other.exit_since = since;
-            }
+            edge::remove(definition, edge.node, handle.0);
         }
         for edge in edge::in_order_of_removal(&node.dependents) {
-            let since = definition.next_end();
-            if let Some(other) = definition.nodes.get_mut(&edge.node) {
-                edge::take(&mut other.dependencies, handle.0);
-                other.root_since = since;
-            }
+            edge::remove(definition, handle.0, edge.node);
         }
         Ok(node)
     })?;
@@ -306,10 +298,6 @@ pub(crate) fn add_alloc(
     dependencies: &[Edge],
     memory: &Arc<GraphMemory>,
 ) -> Result<CUgraphNode> {
-    if by == By::Program {
-        graph.check_sources(dependencies, Kind::Alloc)?;
-        graph.check_memory_nodes()?;
-    }
     memory.set_owner(graph.handle);
     graph.add(by, dependencies, Operation::Alloc(memory.clone()))
 }
@@ -321,27 +309,19 @@ pub(crate) fn add_free(
     dependencies: &[Edge],
     address: u64,
 ) -> Result<CUgraphNode> {
-    if by == By::Program {
-        graph.check_sources(dependencies, Kind::Free)?;
-        graph.check_memory_nodes()?;
-        // On an H200 it counts as one with memory nodes from here on, whatever the address.
-        graph.edit(|definition| {
+    let memory = graph.edit(|definition| {
+        if by == By::Program {
+            edge::check_sources(definition, dependencies, Some(Kind::Free))?;
+            graph.check_memory_nodes()?;
+            // On an H200 it counts as one with memory nodes from here on, whatever the address.
             definition.has_memory_nodes = true;
-            Ok(())
-        })?;
-    }
-    let freed = GraphMemory::at(address)
-        .and_then(|memory| memory.set_freed_in(graph.handle).map(|()| memory));
-    let memory = match freed {
-        Ok(memory) => memory,
-        Err(error) => {
-            graph.edit(|definition| {
-                edge::add_and_remove(definition, dependencies);
-                Ok(())
-            })?;
-            return Err(error);
         }
-    };
+        let memory = GraphMemory::at(address).and_then(|memory| {
+            memory.set_freed_in(graph.handle)?;
+            Ok(memory)
+        });
+        memory.inspect_err(|_| edge::add_and_remove(definition, dependencies))
+    })?;
     let added = graph.add(by, dependencies, Operation::Free(memory.clone()));
     added.inspect_err(|_| memory.unset_freed_in(graph.handle))
 }
@@ -461,11 +441,6 @@ impl Graph {
         }
     }
 
-    /// Checks the nodes that a new one of a kind is to depend on.
-    fn check_sources(&self, dependencies: &[Edge], kind: Kind) -> Result {
-        self.read(|definition| edge::check_sources(definition, dependencies, Some(kind)))
-    }
-
     /// A capture to it begins, after some of its nodes: an H200 has these be no exits for a moment.
     pub fn begin_capture(&self, after: &[Edge]) -> Result {
         self.edit(|definition| {
@@ -507,6 +482,9 @@ impl Graph {
         self.edit(|definition| {
             let to = (by == By::Program).then(|| operation.kind());
             edge::check_sources(definition, dependencies, to)?;
+            if to == Some(Kind::Alloc) {
+                self.check_memory_nodes()?;
+            }
             // On an H200 also where the node then fails.
             definition.has_memory_nodes |= match &operation {
                 Operation::Child(child) => child.read(|child| Ok(child.has_memory_nodes()))?,

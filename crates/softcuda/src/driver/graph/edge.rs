@@ -134,7 +134,7 @@ pub(super) fn in_order_of_removal(edges: &[Edge]) -> impl Iterator<Item = &Edge>
 }
 
 /// Takes an edge out of a list: the last comes in its place, as on an H200.
-pub(super) fn take(edges: &mut Edges, node: usize) {
+fn take(edges: &mut Edges, node: usize) {
     if let Some(place) = find(edges, node) {
         edges.swap_remove(place);
     }
@@ -175,7 +175,8 @@ fn insert(definition: &mut Definition, from: usize, to: usize, data: EdgeData) -
     Ok(())
 }
 
-fn remove(definition: &mut Definition, from: usize, to: usize) {
+/// Removes an edge, also where one of its nodes is gone already.
+pub(super) fn remove(definition: &mut Definition, from: usize, to: usize) {
     let mut take_from = |handle: usize, other: usize, dependents: bool| {
         let now = definition.next_end();
         if let Some(node) = definition.nodes.get_mut(&handle) {

@@ -118,14 +118,14 @@ fn access(reader: &mut Reader<'_>, store: bool) -> Result<Access, Refusal> {
         Some(Space::Local) => !volatile,
         _ => false,
     };
-    if own && (ordered || release) {
+    let weak = !ordered && !release;
+    if own && !weak {
         return Err(reader.invalid("takes no memory order in this state space".into()));
     }
     let mut constant = space == Some(Space::Const);
     while let Some(modifier) = reader.peek()
         && cache_hint(modifier)
     {
-        let weak = !ordered && !release;
         let fits = match modifier {
             "nc" => weak && space == Some(Space::Global),
             "ca" | "cg" | "cs" | "lu" | "cv" | "wb" | "wt" => weak,

@@ -8,7 +8,7 @@
 )]
 
 use std::ffi::c_void;
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 use std::sync::OnceLock;
 
 use crate::conformance::api::*;
@@ -179,12 +179,7 @@ pub unsafe fn kinds(graph: Handle) -> Vec<u32> {
 
 /// The edges between nodes, by the order in which these were made.
 pub unsafe fn edges(graph: Handle) -> Vec<(usize, usize)> {
-    let mut count = 0;
-    cuGraphGetEdges(graph, null_mut(), null_mut(), &mut count).must();
-    let (mut from, mut to) = (vec![0; count], vec![0; count]);
-    if count > 0 {
-        cuGraphGetEdges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count).must();
-    }
+    let (from, to) = edge_ends(graph);
     let all = nodes(graph);
     let place = |node: &Handle| all.iter().position(|it| it == node).unwrap_or(usize::MAX);
     let mut edges: Vec<_> = from

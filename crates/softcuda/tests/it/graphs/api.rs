@@ -378,5 +378,15 @@ pub unsafe fn edge_count(graph: Handle) -> usize {
     count
 }
 
+/// The nodes that edges come from, and those that they lead to.
+pub unsafe fn edge_ends(graph: Handle) -> (Vec<Handle>, Vec<Handle>) {
+    let mut count = edge_count(graph);
+    let (mut from, mut to) = (vec![0; count], vec![0; count]);
+    if count > 0 {
+        cuGraphGetEdges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count).must();
+    }
+    (from, to)
+}
+
 /// No nodes.
 pub const NONE: *const Handle = null();

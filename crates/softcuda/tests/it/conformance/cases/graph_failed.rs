@@ -2,6 +2,8 @@
 
 use std::ptr::null_mut;
 
+use super::graph_move::{child_of, embed};
+use super::graph_user_object::MOVE;
 use crate::capture::api::{cuStreamBeginCaptureToGraph, cuStreamEndCapture};
 use crate::conformance::api::*;
 use crate::conformance::case::{Case, Line, case};
@@ -45,11 +47,7 @@ unsafe fn exits(graph: Handle, nodes: &[Handle]) -> String {
 }
 
 unsafe fn edges(graph: Handle, nodes: &[Handle]) -> String {
-    let mut count = edge_count(graph);
-    let (mut from, mut to) = (vec![0; count], vec![0; count]);
-    if count > 0 {
-        cuGraphGetEdges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count).must();
-    }
+    let (from, to) = edge_ends(graph);
     format!("{} > {}", places(&from, nodes), places(&to, nodes))
 }
 
@@ -58,6 +56,17 @@ unsafe fn apart() -> (Handle, [Handle; 4], Handle) {
     let (graph, other) = (graph(), graph());
     let nodes = [0; 4].map(|_| add_empty(graph, &[]));
     (graph, nodes, add_empty(other, &[]))
+}
+
+/// The two ends of edges between such nodes, the foreign one being number 4.
+fn ends(
+    pairs: &[(usize, usize)],
+    nodes: &[Handle; 4],
+    foreign: Handle,
+) -> (Vec<Handle>, Vec<Handle>) {
+    let handle = |at: usize| nodes.get(at).copied().unwrap_or(foreign);
+    let ends = |&(from, to): &(usize, usize)| (handle(from), handle(to));
+    pairs.iter().map(ends).unzip()
 }
 
 /// Writes down a call's answer, the graph's ends and edges.
@@ -123,11 +132,7 @@ pub const CASES: &[Case] = &[
             ("none", &[]),
         ] {
             let (graph, nodes, foreign) = apart();
-            let all = [nodes[0], nodes[1], nodes[2], nodes[3], foreign];
-            let (from, to): (Vec<Handle>, Vec<Handle>) = pairs
-                .iter()
-                .map(|(from, to)| (all[*from], all[*to]))
-                .unzip();
+            let (from, to) = ends(pairs, &nodes, foreign);
             let answer = cuGraphAddDependencies(graph, from.as_ptr(), to.as_ptr(), from.len());
             leaves(line, name, graph, &nodes, answer);
         }
@@ -152,13 +157,9 @@ pub const CASES: &[Case] = &[
             ("right", &[(0, 1), (0, 2)]),
         ] {
             let (graph, nodes, foreign) = apart();
-            let all = [nodes[0], nodes[1], nodes[2], nodes[3], foreign];
             add_edge(graph, nodes[0], nodes[1]).must();
             add_edge(graph, nodes[0], nodes[2]).must();
-            let (from, to): (Vec<Handle>, Vec<Handle>) = pairs
-                .iter()
-                .map(|(from, to)| (all[*from], all[*to]))
-                .unzip();
+            let (from, to) = ends(pairs, &nodes, foreign);
             let answer = cuGraphRemoveDependencies(graph, from.as_ptr(), to.as_ptr(), from.len());
             leaves(line, name, graph, &nodes, answer);
         }
@@ -198,12 +199,11 @@ pub const CASES: &[Case] = &[
                 &mut node
             };
             let answer = cuGraphAddMemAllocNode(out, graph, on.as_ptr(), on.len(), &mut params);
-            let last = if name == "child" { 0 } else { nodes[3] };
             line.value(format!("{name}_address"), params.address != 0);
             if name == "child" {
                 line.says_as(name, answer);
             } else {
-                refuses(line, name, graph, last, answer);
+                refuses(line, name, graph, nodes[3], answer);
             }
         }
     }),
@@ -294,7 +294,7 @@ pub const CASES: &[Case] = &[
                 "failed" => {
                     let other = add_empty(graph, &[first]);
                     add_edge(graph, other, first).must();
-                    cuGraphInstantiateWithFlags(&mut 0, graph, 0).ignore();
+                    instantiate_if_it_can_be(graph);
                 }
                 "updated" => {
                     let old = crate::graphs::api::graph();
@@ -334,11 +334,6 @@ pub const CASES: &[Case] = &[
     }),
     case!("graph/failed/child_of_embedded", |line| {
         context();
-        let child_of = |node: Handle| {
-            let mut graph = 0;
-            cuGraphChildGraphNodeGetGraph(node, &mut graph).must();
-            graph
-        };
         for name in ["other", "own_parent", "clone", "body", "deep"] {
             let (inner, parent, other) = (graph(), graph(), graph());
             add_empty(inner, &[]);
@@ -381,11 +376,6 @@ pub const CASES: &[Case] = &[
         };
         let at = memory(4);
         let (store, event) = (function(c"store"), event());
-        let child_of = |node: Handle| {
-            let mut graph = 0;
-            cuGraphChildGraphNodeGetGraph(node, &mut graph).must();
-            graph
-        };
         for name in [
             "kernel",
             "empty",
@@ -456,17 +446,11 @@ pub const CASES: &[Case] = &[
     }),
     case!("graph/clone/of_moved", |line| {
         context();
-        let child_of = |node: Handle| {
-            let mut graph = 0;
-            cuGraphChildGraphNodeGetGraph(node, &mut graph).must();
-            graph
-        };
-        for moves in [0u64, 1] {
+        for moves in [0, MOVE] {
             let (root, middle, inner) = (graph(), graph(), graph());
             add_empty(inner, &[]);
-            let mut node = 0;
-            let mut params = node_params(4, &[inner as u64, moves]);
-            cuGraphAddNode_v2(&mut node, middle, NONE, std::ptr::null(), 0, &mut params).must();
+            let (answer, node) = embed(middle, &[], inner, moves);
+            answer.must();
             let mut clone = 0;
             line.says_as(format!("{moves}_parent"), cuGraphClone(&mut clone, middle));
             line.says_as("  child", cuGraphClone(&mut clone, child_of(node)));
@@ -520,11 +504,6 @@ pub const CASES: &[Case] = &[
     }),
     case!("graph/exec_child/definition_changed", |line| {
         context();
-        let child_of = |node: Handle| {
-            let mut graph = 0;
-            cuGraphChildGraphNodeGetGraph(node, &mut graph).must();
-            graph
-        };
         let with = |count: usize| {
             let graph = graph();
             for _ in 0..count {

@@ -18,7 +18,12 @@ use crate::graphs::api::*;
 use crate::graphs::conditions::*;
 
 /// Adds a child graph's node, with an ownership.
-unsafe fn embed(parent: Handle, on: &[Handle], child: Handle, ownership: u32) -> (Answer, Handle) {
+pub(super) unsafe fn embed(
+    parent: Handle,
+    on: &[Handle],
+    child: Handle,
+    ownership: u32,
+) -> (Answer, Handle) {
     let mut node = 0;
     let mut params = node_params(4, &[child as u64, ownership.into()]);
     let answer = cuGraphAddNode_v2(

@@ -221,7 +221,7 @@ impl World<'_> {
     pub unsafe fn disconnects(&mut self) {
         let Some(at) = self.any_graph() else { return };
         let graph = self.graphs[at].handle;
-        let (mut from, mut to) = edges(graph);
+        let (mut from, mut to) = edge_ends(graph);
         if self.random.once_in(2) || from.is_empty() {
             let Some(pairs) = self.pairs(at) else { return };
             (from, to) = pairs;
@@ -261,7 +261,7 @@ impl World<'_> {
             });
             places.collect::<Vec<_>>().join(" ")
         };
-        let (from, to) = edges(graph);
+        let (from, to) = edge_ends(graph);
         let (mut roots, mut count) = (vec![0; 64], 64);
         cuGraphGetRootNodes(graph, roots.as_mut_ptr(), &mut count).must();
         roots.truncate(count);
@@ -277,12 +277,8 @@ impl World<'_> {
 
     /// Asks what a node does, by the function for its kind, or for another.
     pub unsafe fn asks(&mut self) {
-        let Some(at) = self.any_graph() else { return };
-        let Some(node) = self.node_of(at) else { return };
-        let kind = match self.random.once_in(6) {
-            true => self.random.below(8) as u32,
-            false => node.kind,
-        };
+        let Some(node) = self.any_node() else { return };
+        let kind = self.kind_of(node, 6);
         let node = node.handle;
         match kind {
             KERNEL => {
@@ -344,8 +340,7 @@ impl World<'_> {
 
     /// Sets or asks an attribute of a node, a kernel's mostly.
     pub unsafe fn attributes(&mut self) {
-        let Some(at) = self.any_graph() else { return };
-        let Some(node) = self.node_of(at) else { return };
+        let Some(node) = self.any_node() else { return };
         // Access window, cooperative, cluster, preferred cluster's policy, priority, and none.
         let id = [1, 2, 4, 5, 8, 77][self.random.below(6)];
         let mut value = LaunchAttributeValue([0; 8]);
@@ -383,12 +378,8 @@ impl World<'_> {
 
     /// Sets what a node does, by the function for its kind, or for another.
     pub unsafe fn sets(&mut self) {
-        let Some(at) = self.any_graph() else { return };
-        let Some(node) = self.node_of(at) else { return };
-        let kind = match self.random.once_in(6) {
-            true => self.random.below(8) as u32,
-            false => node.kind,
-        };
+        let Some(node) = self.any_node() else { return };
+        let kind = self.kind_of(node, 6);
         let node = node.handle;
         let event = self.events[self.random.below(2)];
         match kind {

@@ -54,10 +54,7 @@ impl World<'_> {
         let Some((exec, node)) = self.executable_and_node() else {
             return;
         };
-        let kind = match self.random.once_in(8) {
-            true => self.random.below(8) as u32,
-            false => node.kind,
-        };
+        let kind = self.kind_of(node, 8);
         let node = node.handle;
         let event = self.events[self.random.below(2)];
         match kind {

@@ -50,13 +50,12 @@ impl Streams<'_> {
         }
     }
 
-    fn says(&mut self, what: &str, answer: Answer) -> bool {
+    fn says(&mut self, what: &str, answer: Answer) {
         let code = match answer.code {
             NOT_READY => 0,
             code => code,
         };
         self.line.value(what, error_name(code));
-        code == 0
     }
 
     /// Mostly one of the first, rarely the legacy one.
@@ -82,97 +81,75 @@ impl Streams<'_> {
         if matches!(number, 32..38 | 44) && !self.random.once_in(4) {
             return;
         }
-        let mut name = match number {
-            0..6 => "begin",
-            6..10 => "end",
-            10..15 => "launch",
-            15 => "fill",
-            16 => "copy",
-            17 => "call",
-            18..24 => "record",
-            24..30 => "wait",
-            30 => "record_external",
-            31 => "wait_external",
-            32 => "event_query",
-            33 => "event_synchronize",
-            34 => "stream_query",
-            35 => "stream_synchronize",
-            36 => "context_synchronize",
-            37 => "alloc",
-            38 => "alloc_async",
-            39 => "free_async",
-            40 => "exchange_mode",
-            41 => "renew_stream",
-            42 => "renew_event",
-            43 => "update_dependencies",
-            44 => "copy_now",
-            _ => "launch_graph",
-        }
-        .to_string();
-        name.push_str(&format!("_{at}"));
-        let name = name.as_str();
+        let named = |what: &str| format!("{what}_{at}");
         match number {
-            0..6 => self.begins(name, stream),
-            6..10 => self.ends(name, stream),
+            0..6 => self.begins(&named("begin"), stream),
+            6..10 => self.ends(&named("end"), stream),
             10..15 => {
                 let answer = launch_store(self.store, stream, self.at, 1);
-                self.says(name, answer);
+                self.says(&named("launch"), answer);
             }
-            15 => drop(self.says(name, cuMemsetD32Async(self.at, 1, 1, stream))),
+            15 => self.says(&named("fill"), cuMemsetD32Async(self.at, 1, 1, stream)),
             16 => {
                 let answer = cuMemcpyDtoDAsync_v2(self.at + 64, self.at, 4, stream);
-                self.says(name, answer);
+                self.says(&named("copy"), answer);
             }
             17 => {
                 unsafe extern "C" fn nothing(_: *mut std::ffi::c_void) {}
                 let answer = cuLaunchHostFunc(stream, Some(nothing), std::ptr::null_mut());
-                self.says(name, answer);
+                self.says(&named("call"), answer);
             }
-            18..24 => drop(self.says(name, cuEventRecord(event, stream))),
-            24..30 => drop(self.says(name, cuStreamWaitEvent(stream, event, 0))),
-            30 => drop(self.says(
-                name,
-                cuEventRecordWithFlags(self.external, stream, EXTERNAL),
-            )),
-            31 => drop(self.says(name, cuStreamWaitEvent(stream, self.external, EXTERNAL))),
-            32 => drop(self.says(name, cuEventQuery(event))),
-            33 => drop(self.says(name, cuEventSynchronize(event))),
-            34 => drop(self.says(name, cuStreamQuery(stream))),
-            35 => drop(self.says(name, cuStreamSynchronize(stream))),
-            36 => drop(self.says(name, cuCtxSynchronize())),
-            37 => {
-                let mut pointer = 0;
-                self.says(name, cuMemAlloc_v2(&mut pointer, 64));
+            18..24 => self.says(&named("record"), cuEventRecord(event, stream)),
+            24..30 => self.says(&named("wait"), cuStreamWaitEvent(stream, event, 0)),
+            30 => {
+                let answer = cuEventRecordWithFlags(self.external, stream, EXTERNAL);
+                self.says(&named("record_external"), answer);
             }
+            31 => {
+                let answer = cuStreamWaitEvent(stream, self.external, EXTERNAL);
+                self.says(&named("wait_external"), answer);
+            }
+            32 => self.says(&named("event_query"), cuEventQuery(event)),
+            33 => self.says(&named("event_synchronize"), cuEventSynchronize(event)),
+            34 => self.says(&named("stream_query"), cuStreamQuery(stream)),
+            35 => self.says(&named("stream_synchronize"), cuStreamSynchronize(stream)),
+            36 => self.says(&named("context_synchronize"), cuCtxSynchronize()),
+            37 => self.says(&named("alloc"), cuMemAlloc_v2(&mut 0, 64)),
             38 => {
                 let mut pointer = 0;
-                if self.says(name, cuMemAllocAsync(&mut pointer, 64, stream)) {
+                let answer = cuMemAllocAsync(&mut pointer, 64, stream);
+                self.says(&named("alloc_async"), answer);
+                if answer.code == 0 {
                     self.allocations.push(pointer);
                 }
             }
             39 => {
                 if let Some(pointer) = self.allocations.pop() {
-                    self.says(name, cuMemFreeAsync(pointer, stream));
+                    self.says(&named("free_async"), cuMemFreeAsync(pointer, stream));
                 }
             }
             40 => {
                 let mut mode = self.random.below(4) as u32;
                 let answer = cuThreadExchangeStreamCaptureMode(&mut mode);
-                self.says(name, answer);
+                self.says(&named("exchange_mode"), answer);
                 self.line.value("mode", mode);
             }
             41 if at < 2 => {
-                self.says(name, cuStreamDestroy_v2(stream));
+                self.says(&named("renew_stream"), cuStreamDestroy_v2(stream));
                 self.streams[at] = crate::conformance::fixture::stream();
             }
             42 => {
                 let which = self.random.below(EVENTS);
-                self.says(name, cuEventDestroy_v2(self.events[which]));
+                let answer = cuEventDestroy_v2(self.events[which]);
+                self.says(&named("renew_event"), answer);
                 self.events[which] = crate::conformance::fixture::event();
             }
-            43 => self.updates_dependencies(name, stream),
-            44 => drop(self.says(name, cuMemcpyDtoD_v2(self.at + 64, self.at, 4))),
-            45 => self.launches_graph(name, stream),
+            43 => self.updates_dependencies(&named("update_dependencies"), stream),
+            44 => {
+                let answer = cuMemcpyDtoD_v2(self.at + 64, self.at, 4);
+                self.says(&named("copy_now"), answer);
+            }
+            45 => self.launches_graph(&named("launch_graph"), stream),
             _ => {}
         }
         if self.random.once_in(6) {
@@ -201,7 +178,9 @@ impl Streams<'_> {
 
     unsafe fn ends(&mut self, name: &str, stream: Handle) {
         let mut graph = 0;
-        if !self.says(name, cuStreamEndCapture(stream, &mut graph)) {
+        let answer = cuStreamEndCapture(stream, &mut graph);
+        self.says(name, answer);
+        if answer.code != 0 {
             return;
         }
         self.line.value(
@@ -211,7 +190,8 @@ impl Streams<'_> {
         self.graphs.push(graph);
         let mut exec = 0;
         let answer = cuGraphInstantiateWithFlags(&mut exec, graph, 1);
-        if self.says("instantiate", answer) {
+        self.says("instantiate", answer);
+        if answer.code == 0 {
             self.execs.push(exec);
         }
     }

@@ -136,6 +136,20 @@ impl World<'_> {
         (!nodes.is_empty()).then(|| nodes[self.random.below(nodes.len())])
     }
 
+    /// A node of any graph.
+    pub fn any_node(&mut self) -> Option<Node> {
+        let graph = self.any_graph()?;
+        self.node_of(graph)
+    }
+
+    /// A node's kind, but once in so many times any other.
+    pub fn kind_of(&mut self, node: Node, other_once_in: usize) -> u32 {
+        match self.random.once_in(other_once_in) {
+            true => self.random.below(8) as u32,
+            false => node.kind,
+        }
+    }
+
     /// A few nodes, as those that a new one comes after.
     pub fn some_of(&mut self, graph: usize) -> Vec<Handle> {
         let count = self.random.below(4);
@@ -191,7 +205,7 @@ impl World<'_> {
     /// Whether a graph has nodes that wait for each other.
     pub unsafe fn has_circle(&self) -> bool {
         self.graphs.iter().any(|graph| {
-            let (from, to) = edges(graph.handle);
+            let (from, to) = edge_ends(graph.handle);
             let mut left: Vec<Handle> = graph.nodes.iter().map(|node| node.handle).collect();
             // Takes out nodes that no other is left before.
             loop {
@@ -310,16 +324,6 @@ impl World<'_> {
         let mix = |sum: u64, word: u32| (sum ^ u64::from(word)).wrapping_mul(0x100_0000_01b3);
         words.into_iter().chain(called).fold(0xcbf2_9ce4, mix) % 1_000_000
     }
-}
-
-/// The two ends of each edge.
-pub unsafe fn edges(graph: Handle) -> (Vec<Handle>, Vec<Handle>) {
-    let mut count = edge_count(graph);
-    let (mut from, mut to) = (vec![0; count], vec![0; count]);
-    if count > 0 {
-        cuGraphGetEdges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count).must();
-    }
-    (from, to)
 }
 
 unsafe fn object() -> Handle {
