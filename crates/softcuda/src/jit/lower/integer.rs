@@ -307,7 +307,8 @@ impl Operation for Integer {
     }
 
     fn vectorizes(&self) -> bool {
-        (self.is_plain() || self.is_high()) && WORDS.contains(&self.ty)
+        let divides = matches!(self.op, Op::Div | Op::Rem);
+        (self.is_plain() || self.is_high() || divides) && WORDS.contains(&self.ty)
     }
 
     fn vectorizes_short(&self) -> bool {
@@ -682,11 +683,23 @@ fn divide(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, divisor: Option<u64>)
     } else {
         (1 << kind.bits()) - 1
     };
-    if divisor.is_some_and(|d| d & mask != 0 && d & mask != mask) {
+    if !l.in_vectors() && divisor.is_some_and(|d| d & mask != 0 && d & mask != mask) {
         return match signed(ty) {
             true => (l.b.ins().sdiv(a, b), l.b.ins().srem(a, b)),
             false => (l.b.ins().udiv(a, b), l.b.ins().urem(a, b)),
         };
+    }
+    if l.in_vectors() {
+        let quotient = divide_vectors(l, signed(ty), a, b);
+        let product = l.b.ins().imul(quotient, b);
+        let remainder = l.b.ins().isub(a, product);
+        let zero = l.b.ins().iconst(kind, 0);
+        let zero = l.b.ins().splat(types::I32X4, zero);
+        let by_zero = l.b.ins().icmp(IntCC::Equal, b, zero);
+        return (
+            l.b.ins().bor(quotient, by_zero),
+            l.b.ins().bor(remainder, by_zero),
+        );
     }
     let one = l.b.ins().iconst(kind, 1);
     let ones = l.b.ins().iconst(kind, -1);
@@ -711,4 +724,44 @@ fn divide(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, divisor: Option<u64>)
             l.b.ins().select(zero_divisor, ones, remainder),
         )
     }
+}
+
+/// Quotients of words, each towards zero; any by zero. Numbers of 64 bits hold words, and what
+/// rounding adds to a quotient of theirs, at most 2^-21 of `1 / b`, never makes it whole.
+fn divide_vectors(l: &mut Lower<'_>, signed: bool, a: Value, b: Value) -> Value {
+    // A word in the lower half of 2^52 adds its value to that.
+    const WHOLE: f64 = (1u64 << 52) as f64;
+    let words = |l: &mut Lower<'_>, word: u32| {
+        let word = l.b.ins().iconst(types::I32, i64::from(word as i32));
+        l.b.ins().splat(types::I32X4, word)
+    };
+    let numbers = |l: &mut Lower<'_>, number: f64| {
+        let number = l.b.ins().f64const(number);
+        l.b.ins().splat(types::F64X2, number)
+    };
+    // The sign's bit turned over: 2^31 more than the number.
+    let more = if signed { 1u32 << 31 } else { 0 };
+    let [a, b] = [a, b].map(|value| match signed {
+        false => value,
+        true => {
+            let turned = words(l, more);
+            l.b.ins().bxor(value, turned)
+        }
+    });
+    let upper = words(l, (WHOLE.to_bits() >> 32) as u32);
+    let less = numbers(l, WHOLE + f64::from(more));
+    // In the lower half of what holds 2^51 besides, also numbers below zero are words.
+    let whole = numbers(l, 1.5 * WHOLE);
+    let [low, high] = [[0, 4, 1, 5], [2, 6, 3, 7]].map(|half| {
+        let [a, b] = [a, b].map(|value| {
+            let pair = l.shuffled(value, upper, half);
+            let pair = l.as_vector(pair, types::F64X2);
+            l.b.ins().fsub(pair, less)
+        });
+        let quotient = l.b.ins().fdiv(a, b);
+        let quotient = l.b.ins().trunc(quotient);
+        l.b.ins().fadd(quotient, whole)
+    });
+    let quotient = l.shuffled(low, high, [0, 2, 4, 6]);
+    l.as_vector(quotient, types::I32X4)
 }

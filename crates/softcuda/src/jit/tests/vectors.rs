@@ -423,3 +423,39 @@ fn products_shifts_and_signs() {
         forms::same(&body, [72, 1, 1], 0).unwrap();
     }
 }
+
+/// Quotients and remainders are in vectors what they are for a thread: of numbers beside powers of
+/// two, by each other, by zero, and of the most negative by -1.
+#[test]
+fn quotients() {
+    let near = |to: u32, number: u32| {
+        format!(
+            "shl.b32 %r8, 1, %r{number}; mov.b32 %r{to}, %r8; add.u32 %r{}, %r8, 1;
+            sub.u32 %r{}, %r8, 1; neg.s32 %r{}, %r8; sub.u32 %r{}, %r8, %r8;",
+            to + 1,
+            to + 2,
+            to + 3,
+            to + 4
+        )
+    };
+    for operation in ["div.u32", "div.s32", "rem.u32", "rem.s32"] {
+        // 32 numbers by 32.
+        let mut body = format!(
+            ".reg .b32 %q<40>; and.b32 %r10, %r1, 31; shr.u32 %r11, %r1, 5; {} {}",
+            near(20, 10).replace("%r2", "%q2"),
+            near(30, 11).replace("%r3", "%q3"),
+        );
+        for a in 20..25 {
+            for b in 30..35 {
+                for (a, b) in [(a, b), (b, a)] {
+                    body +=
+                        &format!("{operation} %r8, %q{a}, %q{b}; mad.lo.u32 %r9, %r9, 31, %r8;");
+                }
+            }
+            for b in ["0", "1", "-1", "7", "-7", "0x80000000"] {
+                body += &format!("{operation} %r8, %q{a}, {b}; mad.lo.u32 %r9, %r9, 31, %r8;");
+            }
+        }
+        forms::same(&body, [1024, 1, 1], 0).unwrap();
+    }
+}
