@@ -16,7 +16,7 @@ use crate::jit::program::Instruction;
 
 /// The most steps between a branch and where its ways join, if threads that do not agree go on one
 /// after the other.
-const MOST_STEPS: usize = 48;
+const MOST_STEPS: usize = 64;
 /// The same of all such branches of a body.
 const MOST_IN_ALL: usize = 192;
 
@@ -41,6 +41,8 @@ pub(super) struct Judge<'a> {
     pub teams: &'a Teams,
     /// By register that varies, how much more each thread's value is most likely.
     pub likely: &'a [Option<i64>],
+    /// The registers as they differ where threads have never parted.
+    pub alike: &'a [Class],
 }
 
 impl Judge<'_> {
@@ -123,7 +125,7 @@ impl Judge<'_> {
         }
         let pays = each > 0 && (2 * each > together || wants_all());
         let differs = |is: fn(&Self, RegId) -> bool| self.compares(at, guard, is);
-        let by_thread = |l: &Self, register: RegId| l.facts.class(register) == Class::Varying;
+        let by_thread = |l: &Self, register: RegId| l.alike[register.0 as usize] == Class::Varying;
         let by_block = |l: &Self, register| match l.facts.class(register) {
             Class::Affine(_) => false,
             _ => !l.teams.is_same(register),

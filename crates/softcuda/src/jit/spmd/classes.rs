@@ -1,12 +1,15 @@
 //! How the registers of a body differ between the threads of a group, and so how its steps are
 //! done.
 
+use std::collections::HashMap;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::{Immediate, Space, Type};
 
+use super::assumed::Assumed;
 use super::control::Control;
 use super::facts::Facts;
-use super::{Class, Regions, Way, wants_all};
+use super::{Class, Regions, WIDTH, Way, wants_all};
 use crate::jit::decode::{Arg, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -22,6 +25,8 @@ pub(super) struct Known {
     group: u32,
     /// By register, whether it is kept in vectors where it varies.
     pub vectors: Vec<bool>,
+    /// By step that widens what is assumed to count up, by how much it does.
+    assumed: HashMap<usize, i64>,
 }
 
 /// The class of each register in groups of so many threads, a power of two. `is_zero` tells, by
@@ -34,6 +39,25 @@ pub(super) fn of(
     is_zero: &[bool],
 ) -> Known {
     let known = begun(body, live, width);
+    settled(body, control, live, is_zero, known, |_| true)
+}
+
+/// The same where groups go on together as long as what is assumed holds.
+pub(super) fn assuming(
+    body: &Body,
+    control: &Control,
+    live: &[Vec<RegId>],
+    is_zero: &[bool],
+    assumed: &Assumed,
+) -> Known {
+    let mut known = begun(body, live, WIDTH);
+    let steps = assumed.steps.iter();
+    known.assumed = steps.map(|(at, assumption)| (*at, assumption.by)).collect();
+    for at in assumed.steps.keys() {
+        for register in assumed.written_apart(body, control, live, *at) {
+            known.classes[register.0 as usize] = Class::Varying;
+        }
+    }
     settled(body, control, live, is_zero, known, |_| true)
 }
 
@@ -118,7 +142,7 @@ fn at_heads(
                 let varies = parting[block] || guard(&known.classes, step) == Class::Varying;
                 class = class.join(match varies {
                     true => Class::Varying,
-                    false => value(known, step),
+                    false => value(known, None, step),
                 });
             }
         }
@@ -140,6 +164,7 @@ fn begun(body: &Body, live: &[Vec<RegId>], width: usize) -> Known {
         zeros: vec![64; count],
         group: width.ilog2(),
         vectors: vectors(body),
+        assumed: HashMap::new(),
     };
     // What is read before it is written is zero in all threads.
     for register in live.first().into_iter().flatten() {
@@ -180,7 +205,7 @@ fn settled(
             let value = match guard {
                 Class::Varying => Class::Varying,
                 Class::Unset => Class::Unset,
-                _ => value(&known, instruction),
+                _ => value(&known, Some(at), instruction),
             };
             for register in &instruction.writes {
                 // Distances are those of integers.
@@ -285,6 +310,20 @@ impl Known {
             }
         };
         Some(move |lane| step.wrapping_mul(lane).wrapping_add(first))
+    }
+
+    /// How what a step widens differs, if what is assumed of it holds.
+    fn assumed_stride(&self, at: usize, instruction: &Instruction) -> Option<Stride> {
+        let step = *self.assumed.get(&at)?;
+        let (from, _) = instruction.operation.widens()?;
+        instruction.operation.stride(&|arg| match arg {
+            Arg::Reg(register) if *register == from => Some(Stride {
+                step,
+                zeros: 0,
+                group: self.group,
+            }),
+            arg => self.stride(arg),
+        })
     }
 
     /// How an operand differs.
@@ -429,8 +468,9 @@ fn is_uniform(classes: &[Class], instruction: &Instruction) -> bool {
         && specials.all(|register| special(*register) == Class::Uniform)
 }
 
-/// How what an instruction writes differs, where its guard does not.
-fn value(known: &Known, instruction: &Instruction) -> Class {
+/// How what an instruction writes differs, where its guard does not. Of what is assumed of a step,
+/// only who asks for that step is told.
+fn value(known: &Known, at: Option<usize>, instruction: &Instruction) -> Class {
     let (operation, classes) = (&instruction.operation, &known.classes);
     // What is not known yet comes in another turn.
     let unset = |register: &RegId| classes[register.0 as usize] == Class::Unset;
@@ -444,23 +484,25 @@ fn value(known: &Known, instruction: &Instruction) -> Class {
         };
     }
     let stride = operation.stride(&|arg| known.stride(arg));
+    let stride = stride.or_else(|| known.assumed_stride(at?, instruction));
     Class::of_stride(stride.map(|stride| stride.step))
 }
 
 /// How each step is done; `None` where threads may part at a wait.
 pub(super) fn ways(body: &Body, known: &Known) -> Option<Vec<Way>> {
     let classes = &known.classes;
-    let ways = body.steps.iter().map(|step| match step {
+    let ways = body.steps.iter().enumerate();
+    let ways = ways.map(|(at, step)| match step {
         Step::Label(_) => Some(Way::Once),
         Step::Instruction(instruction) if instruction.operation.waits() => {
             (guard(classes, instruction) != Class::Varying).then_some(Way::Wait)
         }
-        Step::Instruction(instruction) => Some(way(body, known, instruction)),
+        Step::Instruction(instruction) => Some(way(body, known, at, instruction)),
     });
     ways.collect()
 }
 
-fn way(body: &Body, known: &Known, instruction: &Instruction) -> Way {
+fn way(body: &Body, known: &Known, at: usize, instruction: &Instruction) -> Way {
     let (operation, classes) = (&instruction.operation, &known.classes);
     if operation.flow() != Flow::Next {
         return Way::Control;
@@ -483,6 +525,12 @@ fn way(body: &Body, known: &Known, instruction: &Instruction) -> Way {
                 }
                 _ => Way::Once,
             };
+        }
+        if let Some((from, signed)) = operation.widens()
+            && let Some(by) = known.assumed.get(&at).copied()
+            && instruction.writes.iter().all(affine)
+        {
+            return Way::Assume { from, signed, by };
         }
         if let Some(access) = access
             && let Class::Affine(stride) = classes[access.base.0 as usize]

@@ -1,5 +1,6 @@
 //! What is known of a body when its branches and loops are judged.
 
+use super::assumed::Assumed;
 use super::control::Control;
 use super::{Class, Way};
 use crate::jit::decode::RegId;
@@ -17,6 +18,7 @@ pub(super) struct Facts<'a> {
     pub ways: &'a [Way],
     /// By block, the registers that are live where it begins.
     pub live: &'a [Vec<RegId>],
+    pub assumed: &'a Assumed,
 }
 
 impl<'a> Facts<'a> {

@@ -192,7 +192,8 @@ impl Judge<'_> {
                 Way::Once => free || self.regions.is_some() && operation.weak_access().is_some(),
                 Way::Widen { .. } | Way::Vector => free,
                 Way::Row | Way::Each => true,
-                Way::Control | Way::Wait => false,
+                // What is assumed is so of all threads, or of none that is here.
+                Way::Assume { .. } | Way::Control | Way::Wait => false,
             }
     }
 }

@@ -31,6 +31,7 @@
 //! writes it beside the code.
 
 mod apart;
+mod assumed;
 mod classes;
 mod control;
 mod facts;
@@ -52,6 +53,7 @@ use super::analysis;
 use super::decode::{Callee, Flow, RegId};
 use super::liveness;
 use super::program::{Body, Function, Step};
+use assumed::Assumed;
 use control::Control;
 use facts::Facts;
 use most::Zeros;
@@ -154,6 +156,9 @@ pub(crate) enum Way {
         /// It is extended by its sign.
         signed: bool,
     },
+    /// Once, where the narrow values count up by so much from thread to thread and none wraps;
+    /// otherwise each thread goes on by itself from here, as [`Plan::assumed_join`] says.
+    Assume { from: RegId, signed: bool, by: i64 },
     /// By vectors.
     Vector,
     /// An access to memory at one distance after the other, checked together.
@@ -200,6 +205,7 @@ pub(crate) struct Plan {
     pub apart: Vec<Option<Apart>>,
     /// By block of such a body, whether groups never come to it but by masks.
     unreached: Vec<bool>,
+    assumed: Assumed,
     /// It holds in the first blocks of a row of the grid alone, so many as `1 << MOST_BLOCKS_LOG2`.
     pub in_first_blocks: bool,
 }
@@ -215,14 +221,20 @@ impl Plan {
         let live = liveness::live_in(body, &control.graph)?;
         let zeros = Zeros::of(body);
         let known = classes::of(body, &control, &live, WIDTH, &zeros.of);
-        let ways = classes::ways(body, &known)?;
+        let parted = classes::alike(body, &control, &live, WIDTH, &zeros.of);
         let places = analysis::waits_in_rounds(body);
+        let assumed = Assumed::of(body, &control, &live, [&known, &parted], &places);
+        let known = match assumed.steps.is_empty() {
+            true => known,
+            false => classes::assuming(body, &control, &live, &zeros.of, &assumed),
+        };
+        let ways = classes::ways(body, &known)?;
         let likely = classes::likely(body, &known);
         let alike =
             (!places.is_empty()).then(|| classes::alike(body, &control, &live, WIDEST, &zeros.of));
         // Those of wide groups, which go on together.
         let widens = |at: usize| match (&ways[at], &body.steps[at], &alike) {
-            (Way::Widen { .. }, ..) => true,
+            (Way::Widen { .. } | Way::Assume { .. }, ..) => true,
             (_, Step::Instruction(step), Some(alike)) => {
                 let from = step.operation.widens().map(|(from, _)| from);
                 let class = |from: RegId| alike.classes[from.0 as usize];
@@ -232,6 +244,7 @@ impl Plan {
         };
         let control = Control::of(body, widens);
         let live = liveness::live_in(body, &control.graph)?;
+        let assumed = assumed.again(body, &control, &live)?;
         let teams = teams::Teams::of(body, &control, &known.classes);
         let facts = Facts {
             body,
@@ -240,6 +253,7 @@ impl Plan {
             zeros: &zeros.of,
             ways: &ways,
             live: &live,
+            assumed: &assumed,
         };
         let (mut regions, mut apart, mut unreached) = (None, vec![], vec![]);
         let (mut wide, mut paces) = (None, vec![]);
@@ -252,6 +266,7 @@ impl Plan {
                 regions: &all,
                 teams: &teams,
                 likely: &likely,
+                alike: &parted.classes,
             };
             apart = judge.all();
             unreached = judge.unreached(&apart);
@@ -291,8 +306,8 @@ impl Plan {
         };
         let masked = judge.all();
         let passes = match regions {
-            None => Passes::of(facts),
-            Some(_) => None,
+            None if assumed.steps.is_empty() => Passes::of(facts),
+            _ => None,
         };
         for (apart, masked) in apart.iter_mut().zip(&masked) {
             // Masks are for those that do not agree.
@@ -312,6 +327,7 @@ impl Plan {
             likely,
             masked,
             teams,
+            assumed,
             classes: known.classes,
             vectors: known.vectors,
             ways,
@@ -337,6 +353,11 @@ impl Plan {
     /// The block where threads that part at the end of this one meet again.
     pub fn join(&self, block: usize) -> Option<usize> {
         self.control.joins[block]
+    }
+
+    /// The block where threads meet again for which what a step [assumes](Way::Assume) is not so.
+    pub fn assumed_join(&self, at: usize) -> Option<usize> {
+        self.assumed.steps.get(&at)?.join
     }
 
     /// The heads of regions, and what is live there.
@@ -392,7 +413,7 @@ impl Plan {
                     Way::Vector | Way::Row => together += 1,
                     // Its operands and what is kept go in vectors, and the grid is asked once.
                     Way::Wait => together += 4,
-                    Way::Once | Way::Widen { .. } | Way::Control => {}
+                    Way::Once | Way::Widen { .. } | Way::Assume { .. } | Way::Control => {}
                 }
             }
         }

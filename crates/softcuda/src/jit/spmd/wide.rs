@@ -191,7 +191,7 @@ impl Wide {
                     |(guard, _): (RegId, bool)| self.classes[guard.0 as usize] == Class::Varying;
                 let decides = matches!(region.exit, Exit::Branch { block: at, .. } if at == block);
                 let may_part = match way {
-                    Way::Widen { .. } => true,
+                    Way::Widen { .. } | Way::Assume { .. } => true,
                     Way::Control => !decides && !goes_straight && step.guard.is_some_and(varies),
                     _ => false,
                 };
@@ -200,6 +200,14 @@ impl Wide {
                         return None;
                     }
                     let from_start = !past[block];
+                    // The groups would take it for what a wide one has not assumed.
+                    let unsure = |register: &RegId| {
+                        facts.assumed.derives(*register)
+                            && self.classes[register.0 as usize] == Class::Varying
+                    };
+                    if !from_start && live[block].iter().any(unsure) {
+                        return None;
+                    }
                     let mut needs = vec![];
                     if !from_start {
                         needs.extend(&live[block]);
@@ -229,7 +237,7 @@ impl Wide {
         let vectors = vectors.map(|register| self.vectors(body, *register)).max();
         let vectors = vectors.unwrap_or(1);
         match way {
-            Way::Once | Way::Widen { .. } | Way::Wait => Some(2),
+            Way::Once | Way::Widen { .. } | Way::Assume { .. } | Way::Wait => Some(2),
             Way::Control if operation.flow() == Flow::Leave && operation.faults() => None,
             Way::Control => Some(6),
             Way::Vector if operation.is_long() => Some(10 * vectors),

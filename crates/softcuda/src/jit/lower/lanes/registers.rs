@@ -257,6 +257,13 @@ impl Lower<'_> {
                 }
             }
             (Kept::Each(variables), Form::Lane(lane)) => self.b.use_var(variables[lane]),
+            // What is done once is done with what the first thread has.
+            (Kept::Vectors(_) | Kept::Each(_), Form::Once) => {
+                self.set_form(Form::Lane(0));
+                let value = self.held_in_group(register);
+                self.set_form(Form::Once);
+                value
+            }
             (kept, form) => unreachable!("{kept:?} is not read in {form:?}"),
         }
     }

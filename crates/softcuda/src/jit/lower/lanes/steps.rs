@@ -68,6 +68,7 @@ impl Lower<'_> {
             // Between regions.
             Way::Wait => {}
             Way::Widen { from, signed } => self.widen(at, instruction, from, signed),
+            Way::Assume { from, signed, by } => self.assume(at, instruction, (from, signed), by),
             Way::Vector => self.by_vectors(instruction),
             Way::Row => {
                 self.set_form(Form::Once);
@@ -103,7 +104,7 @@ impl Lower<'_> {
                     instruction.operation.lower(self);
                 }
                 // Nobody's value wrapped the first time.
-                Way::Widen { .. } => instruction.operation.lower(self),
+                Way::Widen { .. } | Way::Assume { .. } => instruction.operation.lower(self),
                 _ => self.group_step(at, instruction),
             }
         }
@@ -225,28 +226,11 @@ impl Lower<'_> {
         {
             return None;
         }
-        let Kept::Vectors(variables) = self.kept_of(element.index) else {
+        if !matches!(self.kept_of(element.index), Kept::Vectors(_)) {
             return None;
-        };
-        self.enter(fast);
-        let mut all = None;
-        let mut first = None;
-        for (chunk, variable) in variables.into_iter().enumerate() {
-            let index = self.b.use_var(variable);
-            let index = self.as_vector(index, types::I32X4);
-            let first = *first.get_or_insert_with(|| {
-                let first = self.b.ins().extractlane(index, 0);
-                self.b.ins().splat(types::I32X4, first)
-            });
-            let steps = self.steps(types::I32X4, chunk, step);
-            let expected = self.b.ins().iadd(first, steps);
-            let counts = self.b.ins().icmp(IntCC::Equal, index, expected);
-            all = Some(match all {
-                None => counts,
-                Some(all) => self.b.ins().band(all, counts),
-            });
         }
-        let counts = self.b.ins().vall_true(all?);
+        self.enter(fast);
+        let counts = self.counts_up(element.index, step);
         let (row, each, done) = (self.fresh_block(), self.fresh_block(), self.fresh_block());
         self.b.ins().brif(counts, row, &[], each, &[]);
         self.enter(row);
@@ -383,11 +367,68 @@ impl Lower<'_> {
         instruction.operation.lower(self);
     }
 
+    /// Extends the first thread's value, where the others' count up from it. Threads for which that
+    /// is not so go on by themselves.
+    fn assume(
+        &mut self,
+        at: usize,
+        instruction: &Instruction,
+        (from, signed): (RegId, bool),
+        by: i64,
+    ) {
+        let counts = self.counts_up(from, by);
+        let fits = self.never_wraps(from, signed, by);
+        let both = self.b.ins().band(counts, fits);
+        let (next, cold) = (self.fresh_block(), self.cold_block());
+        self.b.ins().brif(both, next, &[], cold, &[]);
+        self.enter(cold);
+        let block = self.lanes().plan.control.graph.block_of[at];
+        let (here, join) = (self.stand(block), self.lanes().plan.assumed_join(at));
+        self.part(&[block], &[here; WIDTH], join);
+        self.enter(next);
+        self.set_form(Form::Once);
+        instruction.operation.lower(self);
+    }
+
+    /// Whether a register of words holds so much more in each thread than in the one before.
+    fn counts_up(&mut self, register: RegId, by: i64) -> Value {
+        let Kept::Vectors(variables) = self.kept_of(register) else {
+            unreachable!("words that vary are in vectors");
+        };
+        let (mut first, mut all) = (None, None);
+        for (chunk, variable) in variables.into_iter().enumerate() {
+            let value = self.b.use_var(variable);
+            let value = self.as_vector(value, types::I32X4);
+            let first = *first.get_or_insert_with(|| {
+                let first = self.b.ins().extractlane(value, 0);
+                self.b.ins().splat(types::I32X4, first)
+            });
+            let steps = self.steps(types::I32X4, chunk, by);
+            let expected = self.b.ins().iadd(first, steps);
+            let counts = self.b.ins().icmp(IntCC::Equal, value, expected);
+            all = Some(match all {
+                None => counts,
+                Some(all) => self.b.ins().band(all, counts),
+            });
+        }
+        let all = all.expect("a group has a vector");
+        self.b.ins().vall_true(all)
+    }
+
     /// The builder is where a thread's value wraps; what is answered is where it goes on
     /// otherwise.
     pub(super) fn unless_it_wraps(&mut self, from: RegId, signed: bool) -> Block {
-        self.set_form(Form::Once);
         let stride = self.lanes().plan.class(from).stride().unwrap_or(0);
+        let fits = self.never_wraps(from, signed, stride);
+        let (next, cold) = (self.fresh_block(), self.cold_block());
+        self.b.ins().brif(fits, next, &[], cold, &[]);
+        self.enter(cold);
+        next
+    }
+
+    /// Whether no thread's value wraps, which are so far apart.
+    fn never_wraps(&mut self, from: RegId, signed: bool, stride: i64) -> Value {
+        self.set_form(Form::Once);
         let span = i64::from(stride as i32) * (self.width() as i64 - 1);
         let value = self.read(&Arg::Reg(from), Type::B32);
         let (least, most) = match signed {
@@ -401,17 +442,13 @@ impl Lower<'_> {
             (true, true) => (IntCC::SignedGreaterThanOrEqual, least - span),
             (true, false) => (IntCC::UnsignedGreaterThanOrEqual, least - span),
         };
-        let fits = match (least..=most).contains(&limit) {
+        match (least..=most).contains(&limit) {
             true => {
                 let limit = self.b.ins().iconst(types::I32, i64::from(limit as i32));
                 self.b.ins().icmp(order, value, limit)
             }
             false => self.b.ins().iconst(types::I8, 0),
-        };
-        let (next, cold) = (self.fresh_block(), self.cold_block());
-        self.b.ins().brif(fits, next, &[], cold, &[]);
-        self.enter(cold);
-        next
+        }
     }
 
     /// Where a jump leads to, a block of the plan.

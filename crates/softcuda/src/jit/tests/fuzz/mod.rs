@@ -15,6 +15,7 @@ mod masked;
 mod modules;
 mod rewriting;
 mod tokens;
+mod unrolled;
 mod vectors;
 mod waiting;
 
