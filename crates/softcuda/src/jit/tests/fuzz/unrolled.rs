@@ -37,10 +37,28 @@ impl Writer<'_> {
         list[self.random.below(list.len())]
     }
 
-    /// A loop in two parts.
+    /// A loop in two parts, with registers of its own.
     fn unrolled(&mut self) {
         self.names += 1;
         let n = self.names;
+        let before = std::mem::take(&mut self.text);
+        self.two_parts(n);
+        let mut text = std::mem::replace(&mut self.text, before);
+        for register in ["%j", "%n", "%k", "%t", "%a", "%b", "%c", "%by"] {
+            let own = format!("{register}{n}");
+            let ends = |at: &str| at.starts_with([',', ';', ' ', ']', '+']);
+            let parts: Vec<&str> = text.split(register).collect();
+            let mut renamed = parts[0].to_owned();
+            for part in &parts[1..] {
+                renamed += if ends(part) { &own } else { register };
+                renamed += part;
+            }
+            text = renamed;
+        }
+        self.text += &text;
+    }
+
+    fn two_parts(&mut self, n: usize) {
         let begins = self.pick(&[
             "mov.u32 %j, %me;",
             "mov.u32 %j, %lane;",
@@ -57,7 +75,8 @@ impl Writer<'_> {
             0 => "mov.u32 %n, 260;",
             1 => "add.u32 %n, %row, 90;",
             2 => "and.b32 %n, %hash, 127; add.u32 %n, %n, 200;",
-            3 if self.wild => "mov.u32 %n, 2300;",
+            // Far outside.
+            3 if self.wild => "mov.u32 %n, 0x10000000;",
             _ => "add.u32 %n, %row, 150;",
         };
         self.line(ends);
@@ -93,18 +112,18 @@ impl Writer<'_> {
             _ => format!("setp.ge.{sign} %p, %j, %n; @%p bra D{n};"),
         };
         self.line(&asks);
-        self.pointer("%a", unsigned);
+        self.pointer("%b", unsigned);
         if self.random.below(3) == 0 {
-            self.line("add.u64 %q, %a, 64;");
+            self.line("add.u64 %q, %b, 64;");
         }
-        self.line(&format!("mul.wide.u32 %by, {step}, 8; C{n}:"));
+        self.line(&format!("mul.wide.u32 %c, {step}, 8; C{n}:"));
         for offset in ["", "+32", "+64"] {
             if offset.is_empty() || self.random.below(3) > 0 {
-                self.access("%a", offset);
+                self.access("%b", offset);
             }
         }
         self.line(&format!(
-            "mad.lo.u32 %j, {step}, 2, %j; add.u64 %a, %a, %by;
+            "mad.lo.u32 %j, {step}, 2, %j; add.u64 %b, %b, %c;
             setp.lt.{sign} %p, %j, %n; @%p bra C{n};
             D{n}:"
         ));
@@ -113,7 +132,7 @@ impl Writer<'_> {
             self.line("mad.lo.u32 %sum, %sum, 31, %j;");
         }
         if self.random.below(6) == 0 {
-            self.line("cvt.u32.u64 %t, %a; sub.u32 %t, %t, %low; xor.b32 %sum, %sum, %t;");
+            self.line("cvt.u32.u64 %t, %b; sub.u32 %t, %t, %low; xor.b32 %sum, %sum, %t;");
         }
     }
 
@@ -185,8 +204,8 @@ fn kernel(random: &mut Random, warps: bool) -> String {
     harness::module(&format!(
         ".visible .entry k(.param .u64 all, .param .u64 mine)
         {{
-            .reg .b32 %j, %n, %k, %t, %v, %sum, %me, %lane, %row, %hash, %step, %x, %low, %tile;
-            .reg .b64 %all, %own, %a, %q, %by;
+            .reg .b32 %j<4>, %n<4>, %k<4>, %t<4>, %t, %v, %sum, %me, %lane, %row, %hash, %step, %x, %low, %tile;
+            .reg .b64 %all, %own, %a<4>, %b<4>, %c<4>, %by<4>, %q;
             .reg .pred %p, %p1;
             .shared .align 4 .b8 tile[4096];
             ld.param.u64 %all, [all];
@@ -199,7 +218,7 @@ fn kernel(random: &mut Random, warps: bool) -> String {
             mul.wide.u32 %q, %t, 4; add.u64 %q, %q, %all; ld.global.u32 %row, [%q];
             and.b32 %row, %row, 63;
             mul.lo.u32 %hash, %x, 0x9e3779b9; shr.u32 %hash, %hash, 9;
-            cvt.u32.u64 %low, %all; mov.u64 %a, %all; mov.u32 %sum, 0; mov.u32 %t, 0;
+            cvt.u32.u64 %low, %all; mov.u32 %sum, 0;
             {text}
             st.global.u32 [%own], %sum;
             ret;
