@@ -445,6 +445,13 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         self.stride(of)
     }
 
+    /// The register of 32 bits with which what it gives only grows, or only shrinks, while the other
+    /// operands stay the same, as long as it does not wrap, and whether it has a sign. Most often,
+    /// it gives the same for neighbouring numbers.
+    fn coarse(&self) -> Option<(RegId, bool)> {
+        None
+    }
+
     /// The most that it gives, as a number of 32 bits without a sign, where its operands are at
     /// most what `of` says, which is below 2^31, and nothing wraps. `None` where that is not known.
     fn most(&self, _of: &dyn Fn(&Arg) -> Option<u32>) -> Option<u32> {

@@ -11,7 +11,7 @@ use super::bit_functions::{
 };
 use super::float_value::number_like;
 use super::{Lower, lop3, value_type};
-use crate::jit::decode::{Arg, Logic, Operation, Reader, Refusal, Stride};
+use crate::jit::decode::{Arg, Logic, Operation, Reader, Refusal, RegId, Stride};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Op {
@@ -334,6 +334,20 @@ impl Operation for Bits {
                     _ => 0,
                 };
                 same.then_some(Stride::same(zeros))
+            }
+            _ => None,
+        }
+    }
+
+    fn coarse(&self) -> Option<(RegId, bool)> {
+        // By less, neighbours differ too often.
+        const LEAST: u64 = 4;
+        match (self.op, &self.sources[..]) {
+            (Op::Shr, [(Arg::Reg(from), ty), (amount, _)]) if ty.size() == 4 => {
+                let amount = constant(amount)?;
+                (LEAST..32)
+                    .contains(&amount)
+                    .then_some((*from, signed(*ty)))
             }
             _ => None,
         }

@@ -359,6 +359,15 @@ impl Operation for Integer {
         }
     }
 
+    fn coarse(&self) -> Option<(RegId, bool)> {
+        match (self.op, &self.sources[..]) {
+            (Op::Div, [Arg::Reg(from), _]) if WORDS.contains(&self.ty) => {
+                Some((*from, signed(self.ty)))
+            }
+            _ => None,
+        }
+    }
+
     fn most(&self, of: &dyn Fn(&Arg) -> Option<u32>) -> Option<u32> {
         if !WORDS.contains(&self.ty) || self.carry() {
             return None;

@@ -1,17 +1,20 @@
-//! What counts up from thread to thread unless threads have parted before, and mostly they have
-//! not.
+//! What is assumed of the threads of a group, because it is mostly so.
 //!
 //! A compiler makes two loops of one that it unrolls, and the second goes on where the first ended:
 //!
 //! ```text
-//! for (; turns % 4 != 0; j += 32) ...
+//! turns = (n - 1 - t) / 32 + 1;
+//! for (; turns % 4 != 0; turns--, j += 32) ...
 //! for (; j < n; j += 128) ...
 //! ```
 //!
-//! Threads may leave the first after different numbers of turns, so that `j` varies behind it.
-//! Where such a number is widened to an address, the group looks whether it counts up after all. It
-//! goes on with one address then; otherwise each thread goes on by itself, to where nobody needs
-//! what is computed from it.
+//! How many turns there are is mostly [the same](Kind::Same) for neighbours, although it is computed
+//! from what is not. Threads may leave the first loop after different numbers of turns, so that `j`
+//! varies behind it; mostly it [counts up](Kind::CountsUp) from thread to thread all the same, where
+//! it is widened to an address.
+//!
+//! The group looks whether that is so, and goes on with one number then. Otherwise each thread goes
+//! on by itself, to where nobody needs what is computed from it.
 
 use std::collections::HashMap;
 
@@ -21,11 +24,19 @@ use super::{Class, Regions};
 use crate::jit::decode::RegId;
 use crate::jit::program::{Body, Instruction, Step};
 
-/// A step that widens what is assumed to count up.
+/// What is assumed of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// What it widens counts up by so much from thread to thread.
+    CountsUp(i64),
+    /// It gives the same in all threads, of what counts up by so much.
+    Same(i64),
+}
+
+/// A step of which something is assumed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Assumption {
-    /// How much more each thread has than the one before.
-    pub by: i64,
+pub(super) struct Assumption {
+    pub kind: Kind,
     /// Where threads join for which it does not hold; `None` where they end apart.
     pub join: Option<usize>,
 }
@@ -41,7 +52,8 @@ pub(super) struct Assumed {
 
 impl Assumed {
     /// What may be assumed of groups: `known` is what is known of them, `alike` what would be if
-    /// threads never parted. A block begins at each step that widens; threads wait at `waits`.
+    /// threads never parted. A block begins at each step that [may be](Assumed::may_be) one; threads
+    /// wait at `waits`.
     pub fn of(
         body: &Body,
         control: &Control,
@@ -50,26 +62,28 @@ impl Assumed {
         waits: &[usize],
     ) -> Assumed {
         let mut assumed = Assumed::default();
-        let mut regions = None;
-        let all = body.steps.iter().enumerate();
-        for (at, step) in all {
+        let (mut regions, mut computed) = (None, None);
+        for (at, step) in body.steps.iter().enumerate() {
             let Step::Instruction(step) = step else {
                 continue;
             };
-            let (Some((from, _)), [to], None) =
-                (step.operation.widens(), &step.writes[..], step.guard)
-            else {
+            let ([to], None) = (&step.writes[..], step.guard) else {
                 continue;
             };
-            let class = |known: &Known| known.classes[from.0 as usize];
-            let is_word = body.tables.registers[from.0 as usize].size() == 4;
-            let (Class::Varying, Some(by), true) = (class(known), class(alike).stride(), is_word)
-            else {
+            let Some(kind) = kind(body, step, [known, alike]) else {
                 continue;
             };
             let mut derived = vec![false; body.tables.registers.len()];
             derived[to.0 as usize] = true;
             spread(body, &mut derived);
+            if let Kind::Same(_) = kind {
+                let computed = computed.get_or_insert_with(|| computed_alone(body));
+                let mut reads = step.reads.iter();
+                let is_computed = reads.all(|register| computed[register.0 as usize]);
+                if !is_computed || !only_decides(body, &derived) {
+                    continue;
+                }
+            }
             let place = Place {
                 body,
                 control,
@@ -93,12 +107,22 @@ impl Assumed {
                     continue;
                 }
             }
-            assumed.steps.insert(at, Assumption { by, join });
+            assumed.steps.insert(at, Assumption { kind, join });
             assumed.derived.resize(derived.len(), false);
             let both = assumed.derived.iter_mut().zip(&derived);
             both.for_each(|(all, derived)| *all |= derived);
         }
         assumed
+    }
+
+    /// Whether something may be assumed of a step.
+    pub fn may_be(body: &Body, at: usize) -> bool {
+        match &body.steps[at] {
+            Step::Instruction(step) => {
+                step.operation.widens().is_some() || step.operation.coarse().is_some()
+            }
+            Step::Label(_) => false,
+        }
     }
 
     /// The same where the body falls into other blocks.
@@ -140,6 +164,59 @@ impl Assumed {
         written
             .filter(|register| live[join].contains(register))
             .collect()
+    }
+}
+
+/// What may be assumed of a step, as far as that says.
+fn kind(body: &Body, step: &Instruction, [known, alike]: [&Known; 2]) -> Option<Kind> {
+    let class = |known: &Known, register: RegId| known.classes[register.0 as usize];
+    let is_word = |register: RegId| body.tables.registers[register.0 as usize].size() == 4;
+    if let Some((from, _)) = step.operation.widens() {
+        let by = class(alike, from).stride()?;
+        let varies = class(known, from) == Class::Varying;
+        return (varies && is_word(from)).then_some(Kind::CountsUp(by));
+    }
+    let (from, _) = step.operation.coarse()?;
+    let mut others = step.reads.iter().filter(|register| **register != from);
+    let same = others.all(|register| class(known, *register) == Class::Uniform);
+    match class(alike, from) {
+        Class::Affine(by) if same && is_word(from) => Some(Kind::Same(by)),
+        _ => None,
+    }
+}
+
+/// Whether what is derived only decides which way threads go.
+fn only_decides(body: &Body, derived: &[bool]) -> bool {
+    body.steps.iter().all(|step| match step {
+        Step::Instruction(step) => {
+            let mut reads = step.reads.iter();
+            step.operation.pure() || !reads.any(|register| derived[register.0 as usize])
+        }
+        Step::Label(_) => true,
+    })
+}
+
+/// By register, whether it is computed from numbers of threads, blocks and parameters alone: where
+/// one comes from memory, neighbours may have any.
+fn computed_alone(body: &Body) -> Vec<bool> {
+    let mut alone = vec![true; body.tables.registers.len()];
+    loop {
+        let mut less = false;
+        for step in &body.steps {
+            let Step::Instruction(step) = step else {
+                continue;
+            };
+            let operation = &step.operation;
+            let mut reads = step.reads.iter();
+            let stays = (operation.pure() || operation.loads_parameter())
+                && reads.all(|register| alone[register.0 as usize]);
+            for register in step.writes.iter().filter(|_| !stays) {
+                less |= std::mem::replace(&mut alone[register.0 as usize], false);
+            }
+        }
+        if !less {
+            return alone;
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::{Immediate, Space, Type};
 
-use super::assumed::Assumed;
+use super::assumed::{Assumed, Kind};
 use super::control::Control;
 use super::facts::Facts;
 use super::{Class, Regions, WIDTH, Way, wants_all};
@@ -25,8 +25,8 @@ pub(super) struct Known {
     group: u32,
     /// By register, whether it is kept in vectors where it varies.
     pub vectors: Vec<bool>,
-    /// By step that widens what is assumed to count up, by how much it does.
-    assumed: HashMap<usize, i64>,
+    /// By step, what is assumed of it.
+    assumed: HashMap<usize, Kind>,
 }
 
 /// The class of each register in groups of so many threads, a power of two. `is_zero` tells, by
@@ -52,7 +52,9 @@ pub(super) fn assuming(
 ) -> Known {
     let mut known = begun(body, live, WIDTH);
     let steps = assumed.steps.iter();
-    known.assumed = steps.map(|(at, assumption)| (*at, assumption.by)).collect();
+    known.assumed = steps
+        .map(|(at, assumption)| (*at, assumption.kind))
+        .collect();
     for at in assumed.steps.keys() {
         for register in assumed.written_apart(body, control, live, *at) {
             known.classes[register.0 as usize] = Class::Varying;
@@ -86,9 +88,16 @@ pub(super) fn together(
         control,
         live,
         zeros,
+        ways,
         ..
     } = facts;
     let mut known = begun(body, live, 1 << parted.group);
+    // They have never parted.
+    let same = ways.iter().enumerate().filter_map(|(at, way)| match way {
+        Way::Same { by, .. } => Some((at, Kind::Same(*by))),
+        _ => None,
+    });
+    known.assumed = same.collect();
     let begins = known.classes.clone();
     let parting = parting(facts, parted);
     for register in regions.regions.iter().flat_map(|region| &region.live) {
@@ -312,9 +321,20 @@ impl Known {
         Some(move |lane| step.wrapping_mul(lane).wrapping_add(first))
     }
 
-    /// How what a step widens differs, if what is assumed of it holds.
+    /// How what a step gives differs, if what is assumed of it holds.
     fn assumed_stride(&self, at: usize, instruction: &Instruction) -> Option<Stride> {
-        let step = *self.assumed.get(&at)?;
+        let step = match *self.assumed.get(&at)? {
+            Kind::CountsUp(by) => by,
+            Kind::Same(_) => {
+                let (from, _) = instruction.operation.coarse()?;
+                let same = |register: &RegId| {
+                    let class = self.classes[register.0 as usize];
+                    *register == from || class.stride() == Some(0)
+                };
+                let all = instruction.reads.iter().all(same);
+                return all.then(|| Stride::same(0));
+            }
+        };
         let (from, _) = instruction.operation.widens()?;
         instruction.operation.stride(&|arg| match arg {
             Arg::Reg(register) if *register == from => Some(Stride {
@@ -526,11 +546,20 @@ fn way(body: &Body, known: &Known, at: usize, instruction: &Instruction) -> Way 
                 _ => Way::Once,
             };
         }
-        if let Some((from, signed)) = operation.widens()
-            && let Some(by) = known.assumed.get(&at).copied()
+        if let Some(kind) = known.assumed.get(&at)
             && instruction.writes.iter().all(affine)
         {
-            return Way::Assume { from, signed, by };
+            match (kind, operation.widens(), operation.coarse()) {
+                (Kind::CountsUp(by), Some((from, signed)), _) => {
+                    let by = *by;
+                    return Way::Assume { from, signed, by };
+                }
+                (Kind::Same(by), _, Some((from, signed))) => {
+                    let by = *by;
+                    return Way::Same { from, signed, by };
+                }
+                _ => {}
+            }
         }
         if let Some(access) = access
             && let Class::Affine(stride) = classes[access.base.0 as usize]

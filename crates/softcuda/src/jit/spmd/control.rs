@@ -19,8 +19,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// The blocks of a body. Threads may have to go on by themselves where `parts` says so of a
-    /// step that [widens](crate::jit::decode::Operation::widens).
+    /// The blocks of a body. Threads may have to go on by themselves from the steps that `parts`
+    /// names.
     pub fn of(body: &Body, parts: impl Fn(usize) -> bool) -> Control {
         let waits = |at: usize| match &body.steps[at] {
             Step::Instruction(step) => step.operation.waits(),
@@ -35,7 +35,7 @@ impl Control {
                     && (waits(at)
                         || at > 0 && waits(at - 1)
                         || instruction.guard.is_some() && operation.flow() != Flow::Next);
-                region || operation.widens().is_some() && parts(at) || operation.faults()
+                region || parts(at) || operation.faults()
             }
             Step::Label(_) => false,
         };

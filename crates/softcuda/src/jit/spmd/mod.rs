@@ -159,6 +159,9 @@ pub(crate) enum Way {
     /// Once, where the narrow values count up by so much from thread to thread and none wraps;
     /// otherwise each thread goes on by itself from here, as [`Plan::assumed_join`] says.
     Assume { from: RegId, signed: bool, by: i64 },
+    /// Once, where the numbers count up by so much, none wraps, and the first and the last give the
+    /// same: so do those between. Otherwise as above.
+    Same { from: RegId, signed: bool, by: i64 },
     /// By vectors.
     Vector,
     /// An access to memory at one distance after the other, checked together.
@@ -217,7 +220,7 @@ impl Plan {
         if !function.kernel || !eligible(body) {
             return None;
         }
-        let control = Control::of(body, |_| true);
+        let control = Control::of(body, |at| Assumed::may_be(body, at));
         let live = liveness::live_in(body, &control.graph)?;
         let zeros = Zeros::of(body);
         let known = classes::of(body, &control, &live, WIDTH, &zeros.of);
@@ -234,7 +237,7 @@ impl Plan {
             (!places.is_empty()).then(|| classes::alike(body, &control, &live, WIDEST, &zeros.of));
         // Those of wide groups, which go on together.
         let widens = |at: usize| match (&ways[at], &body.steps[at], &alike) {
-            (Way::Widen { .. } | Way::Assume { .. }, ..) => true,
+            (Way::Widen { .. } | Way::Assume { .. } | Way::Same { .. }, ..) => true,
             (_, Step::Instruction(step), Some(alike)) => {
                 let from = step.operation.widens().map(|(from, _)| from);
                 let class = |from: RegId| alike.classes[from.0 as usize];
@@ -355,7 +358,7 @@ impl Plan {
         self.control.joins[block]
     }
 
-    /// The block where threads meet again for which what a step [assumes](Way::Assume) is not so.
+    /// The block where threads meet again for which what is assumed of a step is not so.
     pub fn assumed_join(&self, at: usize) -> Option<usize> {
         self.assumed.steps.get(&at)?.join
     }
@@ -413,7 +416,11 @@ impl Plan {
                     Way::Vector | Way::Row => together += 1,
                     // Its operands and what is kept go in vectors, and the grid is asked once.
                     Way::Wait => together += 4,
-                    Way::Once | Way::Widen { .. } | Way::Assume { .. } | Way::Control => {}
+                    Way::Once
+                    | Way::Widen { .. }
+                    | Way::Assume { .. }
+                    | Way::Same { .. }
+                    | Way::Control => {}
                 }
             }
         }

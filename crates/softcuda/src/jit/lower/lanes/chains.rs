@@ -205,7 +205,10 @@ impl Lower<'_> {
             let apart = plan.apart.get(block).is_some_and(Option::is_some);
             let together = !plan.is_unreached(block);
             let by_branch = branches && plan.masked[block].is_none() && !decides && !apart;
-            let widens = matches!(plan.ways[*at], Way::Widen { .. } | Way::Assume { .. });
+            let widens = matches!(
+                plan.ways[*at],
+                Way::Widen { .. } | Way::Assume { .. } | Way::Same { .. }
+            );
             together && by_branch || widens && (together || plan.is_by_masks(block))
         };
         let polls = |at: &usize| match &body.steps[*at] {

@@ -67,8 +67,20 @@ impl Lower<'_> {
             }
             // Between regions.
             Way::Wait => {}
-            Way::Widen { from, signed } => self.widen(at, instruction, from, signed),
-            Way::Assume { from, signed, by } => self.assume(at, instruction, (from, signed), by),
+            Way::Widen { from, signed } => {
+                let stride = self.lanes().plan.class(from).stride().unwrap_or(0);
+                let fits = self.never_wraps(from, signed, stride);
+                self.go_on_if(fits, at);
+                instruction.operation.lower(self);
+            }
+            Way::Assume { from, signed, by } => {
+                let counts = self.counts_up(from, by);
+                let fits = self.never_wraps(from, signed, by);
+                let holds = self.b.ins().band(counts, fits);
+                self.go_on_if(holds, at);
+                instruction.operation.lower(self);
+            }
+            Way::Same { from, signed, by } => self.same(at, instruction, (from, signed), by),
             Way::Vector => self.by_vectors(instruction),
             Way::Row => {
                 self.set_form(Form::Once);
@@ -103,8 +115,10 @@ impl Lower<'_> {
                     self.enter(next);
                     instruction.operation.lower(self);
                 }
-                // Nobody's value wrapped the first time.
-                Way::Widen { .. } | Way::Assume { .. } => instruction.operation.lower(self),
+                // What was assumed the first time was so.
+                Way::Widen { .. } | Way::Assume { .. } | Way::Same { .. } => {
+                    instruction.operation.lower(self);
+                }
                 _ => self.group_step(at, instruction),
             }
         }
@@ -353,41 +367,50 @@ impl Lower<'_> {
         }
     }
 
-    /// Extends the first thread's value, where that tells what the others' extend to.
-    fn widen(&mut self, at: usize, instruction: &Instruction, from: RegId, signed: bool) {
-        let next = self.unless_it_wraps(from, signed);
-        let block = self.lanes().plan.control.graph.block_of[at];
-        if self.is_wide() {
-            self.resume(block);
-        } else {
-            let here = self.stand(block);
-            self.part(&[block], &[here; WIDTH], None);
-        }
-        self.enter(next);
-        instruction.operation.lower(self);
-    }
-
-    /// Extends the first thread's value, where the others' count up from it. Threads for which that
-    /// is not so go on by themselves.
-    fn assume(
+    /// Computes what the first thread has, where the last one has it too, and so those between.
+    fn same(
         &mut self,
         at: usize,
         instruction: &Instruction,
         (from, signed): (RegId, bool),
         by: i64,
     ) {
-        let counts = self.counts_up(from, by);
-        let fits = self.never_wraps(from, signed, by);
-        let both = self.b.ins().band(counts, fits);
+        let [to] = instruction.writes[..] else {
+            unreachable!("it gives one number");
+        };
+        let mut holds = self.never_wraps(from, signed, by);
+        if self.lanes().plan.class(from) == Class::Varying {
+            let counts = self.counts_up(from, by);
+            holds = self.b.ins().band(holds, counts);
+        }
+        self.lanes().written.clear();
+        let ends = [0, self.width() - 1].map(|lane| {
+            self.set_form(Form::Lane(lane));
+            instruction.operation.lower(self);
+            self.lanes().written[&(to, lane)]
+        });
+        let [first, last] = ends.map(|variable| self.b.use_var(variable));
+        let same = self.b.ins().icmp(IntCC::Equal, first, last);
+        let holds = self.b.ins().band(same, holds);
+        self.go_on_if(holds, at);
+        self.put_all(to, first);
+    }
+
+    /// Goes on where it holds what a step may be done once by; otherwise the group's threads go on by
+    /// themselves from there.
+    fn go_on_if(&mut self, holds: Value, at: usize) {
         let (next, cold) = (self.fresh_block(), self.cold_block());
-        self.b.ins().brif(both, next, &[], cold, &[]);
+        self.b.ins().brif(holds, next, &[], cold, &[]);
         self.enter(cold);
         let block = self.lanes().plan.control.graph.block_of[at];
-        let (here, join) = (self.stand(block), self.lanes().plan.assumed_join(at));
-        self.part(&[block], &[here; WIDTH], join);
+        if self.is_wide() {
+            self.resume(block);
+        } else {
+            let (here, join) = (self.stand(block), self.lanes().plan.assumed_join(at));
+            self.part(&[block], &[here; WIDTH], join);
+        }
         self.enter(next);
         self.set_form(Form::Once);
-        instruction.operation.lower(self);
     }
 
     /// Whether a register of words holds so much more in each thread than in the one before.

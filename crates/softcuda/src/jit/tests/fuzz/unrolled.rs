@@ -59,27 +59,35 @@ impl Writer<'_> {
     }
 
     fn two_parts(&mut self, n: usize) {
-        let begins = self.pick(&[
-            "mov.u32 %j, %me;",
-            "mov.u32 %j, %lane;",
-            "add.u32 %j, %lane, %row;",
-            "add.u32 %j, %me, %row;",
-            "shl.b32 %j, %me, 1;",
-            "sub.u32 %j, 300, %lane;",
-            "mov.u32 %j, %row;",
-            "and.b32 %j, %hash, 63;",
-        ]);
+        // Half of them have to do with numbers of threads alone.
+        let regular = self.random.below(2) == 0;
+        let begins = match regular {
+            true => self.pick(&[
+                "mov.u32 %j, %me;",
+                "mov.u32 %j, %lane;",
+                "shl.b32 %j, %me, 1;",
+                "sub.u32 %j, 140, %me;",
+            ]),
+            false => self.pick(&[
+                "add.u32 %j, %lane, %row;",
+                "add.u32 %j, %me, %row;",
+                "sub.u32 %j, 300, %lane;",
+                "mov.u32 %j, %row;",
+                "and.b32 %j, %hash, 63;",
+            ]),
+        };
         self.line(begins);
         // Where the loop ends.
         let ends = match self.random.below(6) {
-            0 => "mov.u32 %n, 260;",
-            1 => "add.u32 %n, %row, 90;",
-            2 => "and.b32 %n, %hash, 127; add.u32 %n, %n, 200;",
+            _ if regular => format!("mov.u32 %n, {};", 60 + self.random.below(240)),
+            0 => "mov.u32 %n, 260;".into(),
+            1 => "add.u32 %n, %row, 90;".into(),
+            2 => "and.b32 %n, %hash, 127; add.u32 %n, %n, 200;".into(),
             // Far outside.
-            3 if self.wild => "mov.u32 %n, 0x10000000;",
-            _ => "add.u32 %n, %row, 150;",
+            3 if self.wild => "mov.u32 %n, 0x10000000;".into(),
+            _ => "add.u32 %n, %row, 150;".into(),
         };
-        self.line(ends);
+        self.line(&ends);
         let unsigned = self.random.below(2) == 0;
         let sign = if unsigned { "u32" } else { "s32" };
         let around = self.random.below(4) == 0;
@@ -92,6 +100,9 @@ impl Writer<'_> {
             "sub.u32 %t, %n, %j; shr.u32 %k, %t, 3; and.b32 %k, %k, 3;",
             "sub.u32 %t, %n, %j; add.u32 %t, %t, 31; div.u32 %k, %t, 32; and.b32 %k, %k, 3;",
             "not.b32 %t, %j; add.u32 %t, %t, %n; div.u32 %k, %t, %step; and.b32 %k, %k, 3;",
+            "not.b32 %t, %j; add.u32 %t, %t, %n; shr.u32 %k, %t, 4; and.b32 %k, %k, 3;",
+            "sub.u32 %t, %n, %j; shr.s32 %k, %t, 5; and.b32 %k, %k, 3;",
+            "sub.u32 %t, %n, %j; div.s32 %k, %t, %step; and.b32 %k, %k, 3;",
             "and.b32 %k, %hash, 3;",
             "shr.u32 %k, %me, 4; and.b32 %k, %k, 3;",
             "and.b32 %k, %row, 3;",
