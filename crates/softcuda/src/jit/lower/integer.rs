@@ -2,7 +2,7 @@
 //! `neg`, `min`, `max`, with the carry forms and the packed 16-bit pairs of sm_90.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Opcode, Value, types};
 use cranelift_frontend::Variable;
 use ptx::ast::{Immediate, Type};
 
@@ -737,6 +737,10 @@ fn divide(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, divisor: Option<u64>)
 
 /// Quotients of words, each towards zero; any by zero. Numbers of 64 bits hold words, and what
 /// rounding adds to a quotient of theirs, at most 2^-21 of `1 / b`, never makes it whole.
+///
+/// Where all are divided by one, they are multiplied with what that leaves of 1, half a word away
+/// from zero: what rounding takes is at most 2^-19 of `1 / b`, and there is half of that to the
+/// next whole number.
 fn divide_vectors(l: &mut Lower<'_>, signed: bool, a: Value, b: Value) -> Value {
     // A word in the lower half of 2^52 adds its value to that.
     const WHOLE: f64 = (1u64 << 52) as f64;
@@ -750,24 +754,54 @@ fn divide_vectors(l: &mut Lower<'_>, signed: bool, a: Value, b: Value) -> Value 
     };
     // The sign's bit turned over: 2^31 more than the number.
     let more = if signed { 1u32 << 31 } else { 0 };
-    let [a, b] = [a, b].map(|value| match signed {
-        false => value,
-        true => {
-            let turned = words(l, more);
-            l.b.ins().bxor(value, turned)
-        }
-    });
     let upper = words(l, (WHOLE.to_bits() >> 32) as u32);
     let less = numbers(l, WHOLE + f64::from(more));
+    let wide = |l: &mut Lower<'_>, value: Value, half: [u8; 4]| {
+        let value = match signed {
+            false => value,
+            true => {
+                let turned = words(l, more);
+                l.b.ins().bxor(value, turned)
+            }
+        };
+        let pair = l.shuffled(value, upper, half);
+        let pair = l.as_vector(pair, types::F64X2);
+        l.b.ins().fsub(pair, less)
+    };
+    let one = match l.made_by(b) {
+        Some((Opcode::Splat, &[one], _)) => Some(one),
+        _ => None,
+    };
+    let part = one.map(|divisor| {
+        let divisor = match signed {
+            true => l.b.ins().sextend(types::I64, divisor),
+            false => l.b.ins().uextend(types::I64, divisor),
+        };
+        let divisor = l.b.ins().fcvt_from_sint(types::F64, divisor);
+        let one = l.b.ins().f64const(1.0);
+        let part = l.b.ins().fdiv(one, divisor);
+        l.b.ins().splat(types::F64X2, part)
+    });
     // In the lower half of what holds 2^51 besides, also numbers below zero are words.
     let whole = numbers(l, 1.5 * WHOLE);
     let [low, high] = [[0, 4, 1, 5], [2, 6, 3, 7]].map(|half| {
-        let [a, b] = [a, b].map(|value| {
-            let pair = l.shuffled(value, upper, half);
-            let pair = l.as_vector(pair, types::F64X2);
-            l.b.ins().fsub(pair, less)
-        });
-        let quotient = l.b.ins().fdiv(a, b);
+        let number = wide(l, a, half);
+        let quotient = match part {
+            None => {
+                let divisor = wide(l, b, half);
+                l.b.ins().fdiv(number, divisor)
+            }
+            Some(part) => {
+                let mut away = numbers(l, 0.5);
+                if signed {
+                    let sign = numbers(l, -0.0);
+                    let sign = l.b.ins().band(number, sign);
+                    away = l.b.ins().bor(away, sign);
+                }
+                let number = l.b.ins().fadd(number, away);
+                l.b.ins().fmul(number, part)
+            }
+        };
         let quotient = l.b.ins().trunc(quotient);
         l.b.ins().fadd(quotient, whole)
     });

@@ -147,7 +147,7 @@ impl Lower<'_> {
     }
 
     /// The opcode of the instruction that makes a value, its operands and its number.
-    fn made_by(&self, value: Value) -> Option<(Opcode, &[Value], Option<i64>)> {
+    pub(super) fn made_by(&self, value: Value) -> Option<(Opcode, &[Value], Option<i64>)> {
         let dfg = &self.b.func.dfg;
         let inst = dfg.value_def(dfg.resolve_aliases(value)).inst()?;
         let number = match dfg.insts[inst] {
