@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use super::classes::Known;
 use super::control::Control;
 use super::{Class, Regions};
-use crate::jit::decode::RegId;
+use crate::jit::decode::{Flow, RegId};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// What is assumed of a step.
@@ -185,15 +185,21 @@ fn kind(body: &Body, step: &Instruction, [known, alike]: [&Known; 2]) -> Option<
     }
 }
 
-/// Whether what is derived only decides which way threads go.
+/// Whether what is derived decides which way threads go, and does nothing else.
 fn only_decides(body: &Body, derived: &[bool]) -> bool {
-    body.steps.iter().all(|step| match step {
-        Step::Instruction(step) => {
-            let mut reads = step.reads.iter();
-            step.operation.pure() || !reads.any(|register| derived[register.0 as usize])
+    let derived = |register: &RegId| derived[register.0 as usize];
+    let mut decides = false;
+    for step in &body.steps {
+        let Step::Instruction(step) = step else {
+            continue;
+        };
+        if !step.operation.pure() && step.reads.iter().any(derived) {
+            return false;
         }
-        Step::Label(_) => true,
-    })
+        let guarded = step.guard.is_some_and(|(guard, _)| derived(&guard));
+        decides |= guarded && step.operation.flow() != Flow::Next;
+    }
+    decides
 }
 
 /// By register, whether it is computed from numbers of threads, blocks and parameters alone: where

@@ -148,6 +148,47 @@ fn the_number_in_the_group_is_split_off() {
     assert_eq!(ways[3..], [Way::Vector; 4]);
 }
 
+/// A sum along a row as compilers unroll it: `turns` gives how often the first loop is gone through
+/// before the second, which begins at `%r3`.
+fn unrolled(turns: &str) -> (Plan, Vec<Way>) {
+    plan(&format!(
+        "ld.param.u64 %rd1, [a]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; mov.u32 %r3, %r2;
+        {turns} setp.eq.u32 %p1, %r5, 0; @%p1 bra second;
+        first: add.f32 %f1, %f1, 0f3f800000; add.u32 %r3, %r3, 32; sub.u32 %r5, %r5, 1;
+        setp.ne.u32 %p2, %r5, 0; @%p2 bra first;
+        second: mul.wide.s32 %rd2, %r3, 4; add.s64 %rd3, %rd1, %rd2;
+        again: ld.global.f32 %f2, [%rd3]; add.f32 %f1, %f1, %f2; add.s64 %rd3, %rd3, 256;
+        add.u32 %r3, %r3, 64; setp.lt.s32 %p3, %r3, %r1; @%p3 bra again;
+        mul.wide.u32 %rd4, %r2, 4; add.s64 %rd5, %rd1, %rd4; st.global.f32 [%rd5], %f1;"
+    ))
+    .expect("it has a plan")
+}
+
+#[test]
+fn unrolled_loops_are_assumed_to_be_left_together() {
+    let (plan, ways) = unrolled("not.b32 %r4, %r2; add.u32 %r4, %r4, %r1; shr.u32 %r5, %r4, 5;");
+    let is = |ways: &[Way], is: fn(&Way) -> bool| ways.iter().filter(|way| is(way)).count();
+    let same: fn(&Way) -> bool = |way| matches!(way, Way::Same { by: -1, .. });
+    let assume: fn(&Way) -> bool = |way| matches!(way, Way::Assume { by: 1, .. });
+    let row: fn(&Way) -> bool = |way| *way == Way::Row;
+    assert_eq!(is(&ways, same), 1, "{plan}");
+    // Threads for which it is not so come to the second loop apart.
+    assert_eq!((is(&ways, assume), is(&ways, row)), (1, 2), "{plan}");
+    // Where that depends on memory, neighbours may go round as often as they like.
+    let (plan, ways) =
+        unrolled("ld.global.u32 %r4, [%rd1]; add.u32 %r4, %r4, %r2; shr.u32 %r5, %r4, 5;");
+    assert_eq!(is(&ways, same), 0, "{plan}");
+    assert_eq!((is(&ways, assume), is(&ways, row)), (1, 2), "{plan}");
+    // So it is where a turn less is not rare, and where more is done with what is assumed.
+    for turns in [
+        "shr.u32 %r5, %r2, 3;",
+        "mul.lo.u32 %r4, %r2, 7; shr.u32 %r5, %r4, 5; st.shared.u32 [tile], %r5;",
+    ] {
+        let (plan, ways) = unrolled(turns);
+        assert_eq!(is(&ways, same), 0, "{plan}");
+    }
+}
+
 /// How the regions of a kernel are left, by region; the waits that they begin with.
 fn regions(body: &str) -> Option<(Vec<Exit>, Vec<bool>)> {
     let (plan, _) = plan(body)?;
