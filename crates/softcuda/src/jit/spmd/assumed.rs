@@ -37,7 +37,7 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Assumption {
     pub kind: Kind,
-    /// Where threads join for which it does not hold; `None` where they end apart.
+    /// The step before which threads join for which it does not hold; `None` where they end apart.
     pub join: Option<usize>,
 }
 
@@ -107,6 +107,7 @@ impl Assumed {
                     continue;
                 }
             }
+            let join = join.map(|join| control.first[join]);
             assumed.steps.insert(at, Assumption { kind, join });
             assumed.derived.resize(derived.len(), false);
             let both = assumed.derived.iter_mut().zip(&derived);
@@ -125,18 +126,11 @@ impl Assumed {
         }
     }
 
-    /// The same where the body falls into other blocks.
-    pub fn again(mut self, body: &Body, control: &Control, live: &[Vec<RegId>]) -> Option<Assumed> {
-        for (at, assumption) in &mut self.steps {
-            let place = Place {
-                body,
-                control,
-                live,
-                derived: &self.derived,
-            };
-            assumption.join = place.join(control.graph.block_of[*at])?.0;
-        }
-        Some(self)
+    /// Whether a block must begin at a step: threads join there for which what is assumed does not
+    /// hold. With other blocks, they would write more by themselves than is known.
+    pub fn joins_at(&self, at: usize) -> bool {
+        let mut steps = self.steps.values();
+        steps.any(|assumption| assumption.join == Some(at))
     }
 
     /// Whether a register is computed from what is assumed.
@@ -156,7 +150,7 @@ impl Assumed {
         let Some(join) = self.steps.get(&at).and_then(|assumption| assumption.join) else {
             return vec![];
         };
-        let block = control.graph.block_of[at];
+        let (block, join) = (control.graph.block_of[at], control.block_at(join));
         let mut blocks = between(control, block, Some(join));
         blocks.push(block);
         let steps = blocks.iter().flat_map(|block| steps(body, control, *block));

@@ -238,6 +238,7 @@ impl Plan {
         // Those of wide groups, which go on together.
         let widens = |at: usize| match (&ways[at], &body.steps[at], &alike) {
             (Way::Widen { .. } | Way::Assume { .. } | Way::Same { .. }, ..) => true,
+            _ if assumed.joins_at(at) => true,
             (_, Step::Instruction(step), Some(alike)) => {
                 let from = step.operation.widens().map(|(from, _)| from);
                 let class = |from: RegId| alike.classes[from.0 as usize];
@@ -247,7 +248,12 @@ impl Plan {
         };
         let control = Control::of(body, widens);
         let live = liveness::live_in(body, &control.graph)?;
-        let assumed = assumed.again(body, &control, &live)?;
+        debug_assert!(ways.iter().enumerate().all(|(at, way)| {
+            let is_assumed = matches!(way, Way::Assume { .. } | Way::Same { .. });
+            let apart = assumed.written_apart(body, &control, &live, at);
+            let varies = |register: &RegId| known.classes[register.0 as usize] == Class::Varying;
+            !is_assumed || apart.iter().all(varies)
+        }));
         let teams = teams::Teams::of(body, &control, &known.classes);
         let facts = Facts {
             body,
@@ -360,7 +366,8 @@ impl Plan {
 
     /// The block where threads meet again for which what is assumed of a step is not so.
     pub fn assumed_join(&self, at: usize) -> Option<usize> {
-        self.assumed.steps.get(&at)?.join
+        let join = self.assumed.steps.get(&at)?.join?;
+        Some(self.control.block_at(join))
     }
 
     /// The heads of regions, and what is live there.

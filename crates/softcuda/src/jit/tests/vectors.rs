@@ -459,3 +459,38 @@ fn quotients() {
         forms::same(&body, [1024, 1, 1], 0).unwrap();
     }
 }
+
+/// Threads of a group that go on by themselves, as what they widen does not count up after all, or
+/// as they have not the same number of turns, leave what is the same in all of them where they
+/// join: also behind what could have been such a place, and is not.
+#[test]
+fn what_is_the_same_behind_what_was_assumed() {
+    for body in [
+        // An address that does not count up; an index that was loaded is widened after it.
+        "mov.u32 %r4, %r1; and.b32 %r5, %r1, 1; setp.eq.u32 %p1, %r5, 1; @%p1 bra on;
+        add.u32 %r4, %r4, 32; on: mov.u32 %r6, 0;
+        mul.wide.u32 %rd4, %r4, 4; add.u64 %rd4, %rd4, %rd1; ld.global.u32 %r7, [%rd4];
+        mul.wide.u32 %rd5, %r7, 4; add.u32 %r6, %r3, 1; end:
+        cvt.u32.u64 %r8, %rd5; mad.lo.u32 %r9, %r6, 3, %r8;",
+        // The same in a loop, whose turns are counted.
+        "and.b32 %r5, %r1, 3; and.b32 %r4, %r1, 31; mov.u32 %r6, 0; setp.eq.u32 %p1, %r5, 0;
+        @%p1 bra on; more: add.u32 %r4, %r4, 2; sub.u32 %r5, %r5, 1; setp.ne.u32 %p2, %r5, 0;
+        @%p2 bra more; on: and.b32 %r10, %r3, 7; again: mul.wide.u32 %rd4, %r4, 4;
+        add.u64 %rd4, %rd4, %rd2; ld.global.u32 %r7, [%rd4]; and.b32 %r7, %r7, 63;
+        mul.wide.u32 %rd5, %r7, 4; add.u64 %rd5, %rd5, %rd2; ld.global.u32 %r8, [%rd5];
+        mad.lo.u32 %r9, %r9, 31, %r8; add.u32 %r6, %r6, 1; sub.u32 %r10, %r10, 1;
+        setp.gt.s32 %p3, %r10, 0; @%p3 bra again; mad.lo.u32 %r9, %r9, 31, %r6;",
+        // How many turns are not the same, and something is divided after it.
+        "not.b32 %r4, %r1; add.u32 %r4, %r4, 20; shr.u32 %r5, %r4, 4; setp.eq.u32 %p1, %r5, 0;
+        @%p1 bra on; add.u32 %r9, %r9, 7; on: shr.u32 %r7, %r1, 4; mul.lo.u32 %r6, %r3, 5;
+        xor.b32 %r9, %r9, %r7; end: add.u32 %r9, %r9, %r6;",
+    ] {
+        for (threads, n) in [(8, 4), (24, 5), (32, 4), (64, 12)] {
+            // Whether there is another form is a matter of the number of steps.
+            for more in 0..4 {
+                let body = "add.u32 %r11, %r11, 1; ".repeat(more) + body;
+                forms::same(&body, [threads, 1, 1], n).unwrap();
+            }
+        }
+    }
+}

@@ -177,6 +177,12 @@ impl Writer<'_> {
             _ => {}
         }
         self.line("mad.lo.u32 %sum, %sum, 31, %v;");
+        // The same in all threads, written where some may be by themselves.
+        match self.random.below(4) {
+            0 => self.line("add.u32 %u, %u, 1;"),
+            1 => self.line("mad.lo.u32 %w, %step, 3, 5;"),
+            _ => {}
+        }
     }
 
     /// Something between loops.
@@ -211,11 +217,12 @@ fn kernel(random: &mut Random, warps: bool) -> String {
     for _ in 0..writer.random.below(8) {
         writer.line("add.u32 %sum, %sum, 1;");
     }
+    writer.line("mad.lo.u32 %sum, %sum, 31, %u; mad.lo.u32 %sum, %sum, 31, %w;");
     let text = writer.text;
     harness::module(&format!(
         ".visible .entry k(.param .u64 all, .param .u64 mine)
         {{
-            .reg .b32 %j<4>, %n<4>, %k<4>, %t<4>, %t, %v, %sum, %me, %lane, %row, %hash, %step, %x, %low, %tile;
+            .reg .b32 %j<4>, %n<4>, %k<4>, %t<4>, %t, %v, %sum, %me, %lane, %row, %hash, %step, %x, %low, %tile, %u, %w;
             .reg .b64 %all, %own, %a<4>, %b<4>, %c<4>, %by<4>, %q;
             .reg .pred %p, %p1;
             .shared .align 4 .b8 tile[4096];
@@ -229,7 +236,7 @@ fn kernel(random: &mut Random, warps: bool) -> String {
             mul.wide.u32 %q, %t, 4; add.u64 %q, %q, %all; ld.global.u32 %row, [%q];
             and.b32 %row, %row, 63;
             mul.lo.u32 %hash, %x, 0x9e3779b9; shr.u32 %hash, %hash, 9;
-            cvt.u32.u64 %low, %all; mov.u32 %sum, 0;
+            cvt.u32.u64 %low, %all; mov.u32 %sum, 0; mov.u32 %u, 0; mov.u32 %w, 0;
             {text}
             st.global.u32 [%own], %sum;
             ret;
