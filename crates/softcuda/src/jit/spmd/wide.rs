@@ -34,6 +34,8 @@ const MOST_IN_ALL: usize = 16_000;
 const FEW: usize = 32;
 /// The most vectors that are live anywhere in a region.
 const MOST_LIVE: usize = 32;
+/// The most vectors that one step loads.
+const MOST_LOADED: usize = 16;
 
 /// How wide groups run a body.
 #[derive(Debug)]
@@ -245,6 +247,10 @@ impl Wide {
             Way::Vector => Some(2 * vectors),
             Way::Row => {
                 operation.weak_access()?;
+                // A narrow group has whole lines of such, and their vectors in registers.
+                if step.writes.len() * vectors > MOST_LOADED && !wants_all() {
+                    return None;
+                }
                 Some(6 + step.writes.len().max(1) * vectors)
             }
             Way::Each if operation.pure() => Some(8 * self.width),
