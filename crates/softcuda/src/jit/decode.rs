@@ -445,9 +445,9 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         self.stride(of)
     }
 
-    /// The register of 32 bits with which what it gives only grows, or only shrinks, while the other
-    /// operands stay the same, as long as it does not wrap, and whether it has a sign. Most often,
-    /// it gives the same for neighbouring numbers.
+    /// The register of 32 bits with which the result only grows, or only shrinks, as long as the
+    /// register does not wrap and the other operands stay the same; and whether it has a sign. For
+    /// neighbouring numbers the result is the same most often.
     fn coarse(&self) -> Option<(RegId, bool)> {
         None
     }

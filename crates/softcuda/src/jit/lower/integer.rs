@@ -702,8 +702,7 @@ fn divide(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, divisor: Option<u64>)
         let quotient = divide_vectors(l, signed(ty), a, b);
         let product = l.b.ins().imul(quotient, b);
         let remainder = l.b.ins().isub(a, product);
-        let zero = l.b.ins().iconst(kind, 0);
-        let zero = l.b.ins().splat(types::I32X4, zero);
+        let zero = l.word(0);
         let by_zero = l.b.ins().icmp(IntCC::Equal, b, zero);
         return (
             l.b.ins().bor(quotient, by_zero),
@@ -744,10 +743,7 @@ fn divide(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, divisor: Option<u64>)
 fn divide_vectors(l: &mut Lower<'_>, signed: bool, a: Value, b: Value) -> Value {
     // A word in the lower half of 2^52 adds its value to that.
     const WHOLE: f64 = (1u64 << 52) as f64;
-    let words = |l: &mut Lower<'_>, word: u32| {
-        let word = l.b.ins().iconst(types::I32, i64::from(word as i32));
-        l.b.ins().splat(types::I32X4, word)
-    };
+    let words = |l: &mut Lower<'_>, word: u32| l.word(i64::from(word as i32));
     let numbers = |l: &mut Lower<'_>, number: f64| {
         let number = l.b.ins().f64const(number);
         l.b.ins().splat(types::F64X2, number)

@@ -8,10 +8,10 @@
 //! for (; j < n; j += 128) ...
 //! ```
 //!
-//! How many turns there are is mostly [the same](Kind::Same) for neighbours, although it is computed
-//! from what is not. Threads may leave the first loop after different numbers of turns, so that `j`
-//! varies behind it; mostly it [counts up](Kind::CountsUp) from thread to thread all the same, where
-//! it is widened to an address.
+//! How many turns there are is mostly [the same](Kind::Same) for neighbours, although it is
+//! computed from what is not. Threads may leave the first loop after different numbers of turns, so
+//! that `j` varies behind it. Mostly it [counts up](Kind::CountsUp) from thread to thread all the
+//! same, where it is widened to an address.
 //!
 //! The group looks whether that is so, and goes on with one number then. Otherwise each thread goes
 //! on by itself, to where nobody needs what is computed from it.
@@ -52,8 +52,8 @@ pub(super) struct Assumed {
 
 impl Assumed {
     /// What may be assumed of groups: `known` is what is known of them, `alike` what would be if
-    /// threads never parted. A block begins at each step that [may be](Assumed::may_be) one; threads
-    /// wait at `waits`.
+    /// threads never parted. A block begins at each step that [may be](Assumed::may_be) one.
+    /// Threads wait at `waits`.
     pub fn of(
         body: &Body,
         control: &Control,
@@ -151,10 +151,10 @@ impl Assumed {
             return vec![];
         };
         let (block, join) = (control.graph.block_of[at], control.block_at(join));
-        let mut blocks = between(control, block, Some(join));
+        let mut blocks = control.on_the_way(block, Some(join));
         blocks.push(block);
-        let steps = blocks.iter().flat_map(|block| steps(body, control, *block));
-        let written = steps.flat_map(|step| step.writes.iter().copied());
+        let steps = blocks.iter().flat_map(|block| control.steps(body, *block));
+        let written = steps.flat_map(|(_, step)| step.writes.iter().copied());
         written
             .filter(|register| live[join].contains(register))
             .collect()
@@ -264,40 +264,11 @@ impl Place<'_> {
         while let Some(at) = join.filter(|at| needs(*at)) {
             join = self.control.joins[at];
         }
-        let between = between(self.control, block, join);
+        let between = self.control.on_the_way(block, join);
         let waits = |block: &usize| {
-            let mut steps = steps(self.body, self.control, *block);
-            steps.any(|step| step.operation.waits() || step.operation.polls())
+            let mut steps = self.control.steps(self.body, *block);
+            steps.any(|(_, step)| step.operation.waits() || step.operation.polls())
         };
         (!waits(&block) && !between.iter().any(waits)).then_some((join, between))
     }
-}
-
-/// The instructions of a block.
-fn steps<'a>(
-    body: &'a Body,
-    control: &'a Control,
-    block: usize,
-) -> impl Iterator<Item = &'a Instruction> {
-    let of = &control.graph.block_of;
-    let steps = (control.first[block]..of.len()).take_while(move |at| of[*at] == block);
-    steps.filter_map(|at| match &body.steps[at] {
-        Step::Instruction(instruction) => Some(instruction),
-        Step::Label(_) => None,
-    })
-}
-
-/// The blocks on the ways from the end of a block to another.
-fn between(control: &Control, from: usize, to: Option<usize>) -> Vec<usize> {
-    let mut seen = vec![false; control.graph.successors.len()];
-    let mut work = control.graph.successors[from].clone();
-    let mut found = vec![];
-    while let Some(block) = work.pop() {
-        if Some(block) == to || std::mem::replace(&mut seen[block], true) {
-            continue;
-        }
-        found.push(block);
-        work.extend(&control.graph.successors[block]);
-    }
-    found
 }

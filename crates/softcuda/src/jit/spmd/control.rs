@@ -4,7 +4,7 @@ use crate::jit::analysis::Graph;
 use cranelift_codegen::ir::condcodes::IntCC;
 
 use crate::jit::decode::{Arg, Flow, RegId};
-use crate::jit::program::{Body, Step};
+use crate::jit::program::{Body, Instruction, Step};
 
 /// Blocks of a body, and where their ways join.
 #[derive(Debug)]
@@ -84,18 +84,36 @@ impl Control {
 
     /// The blocks that threads may go through between the end of `from` and where they join.
     pub fn between(&self, from: usize) -> Vec<usize> {
-        let join = self.joins[from];
+        self.on_the_way(from, self.joins[from])
+    }
+
+    /// The blocks on the ways from the end of a block to another, or to the end of the thread.
+    pub fn on_the_way(&self, from: usize, to: Option<usize>) -> Vec<usize> {
         let mut seen = vec![false; self.graph.successors.len()];
         let mut work: Vec<usize> = self.graph.successors[from].clone();
         let mut found = vec![];
         while let Some(block) = work.pop() {
-            if Some(block) == join || std::mem::replace(&mut seen[block], true) {
+            if Some(block) == to || std::mem::replace(&mut seen[block], true) {
                 continue;
             }
             found.push(block);
             work.extend(&self.graph.successors[block]);
         }
         found
+    }
+
+    /// The instructions of a block, with their places in the body.
+    pub fn steps<'a>(
+        &'a self,
+        body: &'a Body,
+        block: usize,
+    ) -> impl Iterator<Item = (usize, &'a Instruction)> {
+        let of = &self.graph.block_of;
+        let steps = (self.first[block]..of.len()).take_while(move |at| of[*at] == block);
+        steps.filter_map(|at| match &body.steps[at] {
+            Step::Instruction(instruction) => Some((at, instruction)),
+            Step::Label(_) => None,
+        })
     }
 }
 

@@ -24,13 +24,7 @@ pub(super) struct Facts<'a> {
 impl<'a> Facts<'a> {
     /// The instructions of a block, with their places in the body.
     pub fn steps(self, block: usize) -> impl Iterator<Item = (usize, &'a Instruction)> {
-        let Facts { body, control, .. } = self;
-        let of = &control.graph.block_of;
-        let steps = (control.first[block]..of.len()).take_while(move |at| of[*at] == block);
-        steps.filter_map(|at| match &body.steps[at] {
-            Step::Instruction(instruction) => Some((at, instruction)),
-            Step::Label(_) => None,
-        })
+        self.control.steps(self.body, block)
     }
 
     /// The instructions of some blocks.

@@ -396,8 +396,8 @@ impl Lower<'_> {
         self.put_all(to, first);
     }
 
-    /// Goes on where it holds what a step may be done once by; otherwise the group's threads go on by
-    /// themselves from there.
+    /// Goes on where it holds by what a step is done once. Otherwise the group's threads go on by
+    /// themselves from that step.
     fn go_on_if(&mut self, holds: Value, at: usize) {
         let (next, cold) = (self.fresh_block(), self.cold_block());
         self.b.ins().brif(holds, next, &[], cold, &[]);
