@@ -333,6 +333,7 @@ impl Unit {
                 return self.kernel_signature();
             }
             Name::Function(_) => return self.device_signature(),
+            Name::Second(_) => return self.kernel_signature(),
             Name::Cold(number) => (CallConv::PreserveAll, runtime(number)),
             Name::Outside(Outside::Runtime(number)) => match runtime(number) {
                 function if function.keeps_vectors => (CallConv::WindowsFastcall, function),
@@ -592,44 +593,50 @@ impl Unit {
             let Some(body) = &function.body else {
                 continue;
             };
-            let name = Name::Function(*at);
-            let dump = Dump::of(&program, *at);
-            let context = &mut compiler.context;
-            context.func.signature = self.signature(name);
-            context.set_disasm(dump.wanted());
-            if dump.wanted()
-                && self.vectors
-                && let Some(plan) = Plan::of(function, body)
-            {
-                dump.planned(&plan);
-            }
-            lower::function::lower(
-                self,
-                function,
-                body,
-                &mut context.func,
-                &mut compiler.builder,
-            );
-            let of_function = |error: String| format!("{}: {error}", function.name);
-            exits::first(context, self.isa.flags())
-                .map_err(|error| of_function(pretty_error(&context.func, error)))?;
-            phis::remove(&mut context.func);
-            dump.lowered(&context.func);
-            let compiled = compiler.compile(&self.isa, &dump);
-            let (piece, frame) = compiled.map_err(of_function)?;
-            self.image.place(name, &piece)?;
-            size += piece.size();
-            let most = if function.kernel {
-                kernel_frame = frame;
-                MAX_KERNEL_FRAME
-            } else {
-                MAX_NATIVE_FRAME
-            };
-            if frame > most {
-                return Err(format!(
-                    "{}: a native frame of {frame} bytes is too large",
-                    function.name
-                ));
+            let forms = [(Name::Function(*at), true), (Name::Second(*at), false)];
+            for (name, grants) in forms {
+                let dump = Dump::of(&program, *at);
+                let context = &mut compiler.context;
+                context.func.signature = self.signature(name);
+                context.set_disasm(dump.wanted());
+                if dump.wanted()
+                    && self.vectors
+                    && let Some(plan) = Plan::of(function, body, grants)
+                {
+                    dump.planned(&plan);
+                }
+                let has_second = lower::function::lower(
+                    self,
+                    (function, body),
+                    grants,
+                    &mut context.func,
+                    &mut compiler.builder,
+                );
+                let of_function = |error: String| format!("{}: {error}", function.name);
+                exits::first(context, self.isa.flags())
+                    .map_err(|error| of_function(pretty_error(&context.func, error)))?;
+                phis::remove(&mut context.func);
+                dump.lowered(&context.func);
+                let compiled = compiler.compile(&self.isa, &dump);
+                let (piece, frame) = compiled.map_err(of_function)?;
+                self.image.place(name, &piece)?;
+                size += piece.size();
+                let most = if function.kernel {
+                    // One form calls the other.
+                    kernel_frame += frame;
+                    MAX_KERNEL_FRAME
+                } else {
+                    MAX_NATIVE_FRAME
+                };
+                if frame > most {
+                    return Err(format!(
+                        "{}: a native frame of {frame} bytes is too large",
+                        function.name
+                    ));
+                }
+                if !has_second {
+                    break;
+                }
             }
         }
         self.define_cold(&mut compiler)?;

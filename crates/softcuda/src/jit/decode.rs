@@ -322,6 +322,29 @@ pub(crate) enum Logic<'a> {
     Not(&'a Arg),
 }
 
+/// A register of 32 bits is divided by what is the same in all threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Division {
+    /// The register. The quotient only grows with it, or only shrinks, as long as it does not wrap.
+    pub from: RegId,
+    /// It has a sign.
+    pub signed: bool,
+    /// What it is divided by.
+    pub by: Divisor,
+    /// The result is what remains: it counts up with the register as long as the quotient stays the
+    /// same. Otherwise it is the quotient.
+    pub rest: bool,
+}
+
+/// What a register is divided by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Divisor {
+    /// A number.
+    Number(u64),
+    /// A register.
+    Register(RegId),
+}
+
 /// A decoded instruction.
 pub(crate) trait Operation: fmt::Debug + Send + Sync {
     /// Emits the operation at the builder's position. The guard has been dealt with; a terminator
@@ -445,10 +468,8 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         self.stride(of)
     }
 
-    /// The register of 32 bits with which the result only grows, or only shrinks, as long as the
-    /// register does not wrap and the other operands stay the same; and whether it has a sign. For
-    /// neighbouring numbers the result is the same most often.
-    fn coarse(&self) -> Option<(RegId, bool)> {
+    /// What it divides: a register of 32 bits, by what is the same in all threads.
+    fn division(&self) -> Option<Division> {
         None
     }
 

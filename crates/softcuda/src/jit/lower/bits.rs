@@ -11,7 +11,7 @@ use super::bit_functions::{
 };
 use super::float_value::number_like;
 use super::{Lower, lop3, value_type};
-use crate::jit::decode::{Arg, Logic, Operation, Reader, Refusal, RegId, Stride};
+use crate::jit::decode::{Arg, Division, Divisor, Logic, Operation, Reader, Refusal, Stride};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Op {
@@ -339,15 +339,16 @@ impl Operation for Bits {
         }
     }
 
-    fn coarse(&self) -> Option<(RegId, bool)> {
-        // By less, neighbours differ too often.
-        const LEAST: u64 = 4;
+    fn division(&self) -> Option<Division> {
         match (self.op, &self.sources[..]) {
             (Op::Shr, [(Arg::Reg(from), ty), (amount, _)]) if ty.size() == 4 => {
-                let amount = constant(amount)?;
-                (LEAST..32)
-                    .contains(&amount)
-                    .then_some((*from, signed(*ty)))
+                let amount = constant(amount).filter(|amount| (1..32).contains(amount))?;
+                Some(Division {
+                    from: *from,
+                    signed: signed(*ty),
+                    by: Divisor::Number(1 << amount),
+                    rest: false,
+                })
             }
             _ => None,
         }

@@ -28,8 +28,9 @@ use crate::grid::launch::FaultKind;
 use crate::jit::compile::Unit;
 use crate::jit::decode::{Arg, Flow};
 use crate::jit::layout::align_up;
+use crate::jit::object::Name;
 use crate::jit::program::{Body, Function, Instruction, Place, Step};
-use crate::jit::spmd::Plan;
+use crate::jit::spmd::{Granted, Plan};
 use crate::jit::waits::mbarrier_waits;
 
 /// How the function is run.
@@ -63,14 +64,16 @@ pub(super) enum Frame {
     },
 }
 
-/// Emits a function into `ir`, whose signature is set.
+/// Emits a function into `ir`, whose signature is set. A kernel may take something for
+/// [granted](crate::jit::spmd::Granted) where `grants` lets it. Answers whether it does: then it has
+/// a [second form](Name::Second).
 pub(crate) fn lower(
     unit: &mut Unit,
-    function: &Function,
-    body: &Body,
+    (function, body): (&Function, &Body),
+    grants: bool,
     ir: &mut ir::Function,
     context: &mut FunctionBuilderContext,
-) {
+) -> bool {
     let (groups, runs) = (Groups::of(body), Runs::of(body));
     let mut b = FunctionBuilder::new(ir, context);
     let register_types: Vec<ir::Type> = body
@@ -151,10 +154,18 @@ pub(crate) fn lower(
         reads_bits: true,
     };
     let plan = match l.frame {
-        Frame::Loop { .. } | Frame::Rounds { .. } if l.unit.vectors => Plan::of(function, body),
+        Frame::Loop { .. } | Frame::Rounds { .. } if l.unit.vectors => {
+            let grants = grants && matches!(l.frame, Frame::Loop { .. });
+            Plan::of(function, body, grants)
+        }
         _ => None,
     };
     l.prologue(function);
+    let granted = plan.as_ref().and_then(Plan::granted);
+    if let Some(granted) = granted {
+        l.second_unless(granted, function);
+    }
+    let has_second = granted.is_some();
     let loops = l.open_loop(plan);
     l.start_thread();
     for (at, step) in (0..).zip(&body.steps) {
@@ -175,6 +186,7 @@ pub(crate) fn lower(
     l.epilogue(loops);
     l.b.seal_all_blocks();
     l.b.finalize();
+    has_second
 }
 
 /// A slot of the native stack.
@@ -237,6 +249,46 @@ impl Lower<'_> {
         self.body.steps.iter().any(|step| {
             matches!(step, Step::Instruction(instruction) if instruction.operation.uses_stack())
         })
+    }
+
+    /// In the prologue: leaves the block to the kernel's second form unless what is taken for granted
+    /// of the launch is so.
+    fn second_unless(&mut self, granted: &Granted, function: &Function) {
+        let body = self.body;
+        for at in &granted.steps {
+            if let Step::Instruction(instruction) = &body.steps[*at] {
+                self.step = *at as u32;
+                self.group = None;
+                self.instruction(instruction);
+            }
+        }
+        let mut small = None;
+        for register in &granted.divisors {
+            let divisor = self.read(&Arg::Reg(*register), Type::B32);
+            let less = IntCC::UnsignedLessThan;
+            let is_small = self.b.ins().icmp_imm(less, divisor, granted.least as i64);
+            small = Some(match small {
+                Some(small) => self.b.ins().bor(small, is_small),
+                None => is_small,
+            });
+        }
+        let Some(small) = small else {
+            return;
+        };
+        let (second, next) = (self.cold_block(), self.fresh_block());
+        let end = self.b.ins().brif(small, second, &[], next, &[]);
+        self.entry.end.get_or_insert(end);
+        self.enter(second);
+        let program = &self.unit.program.functions;
+        let at = program
+            .iter()
+            .position(|known| std::ptr::eq(known, function));
+        let at = at.expect("the function is of the program") as u32;
+        let second = self.import(Name::Second(at));
+        let call = self.b.ins().call(second, &[self.thread, self.block]);
+        let status = self.b.inst_results(call)[0];
+        self.b.ins().return_(&[status]);
+        self.enter(next);
     }
 
     /// In the prologue: a fault that returns at once.

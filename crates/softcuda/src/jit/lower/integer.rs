@@ -7,7 +7,7 @@ use cranelift_frontend::Variable;
 use ptx::ast::{Immediate, Type};
 
 use super::{Lower, Term, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride};
+use crate::jit::decode::{Arg, Division, Divisor, Operation, Reader, Refusal, RegId, Stride};
 
 /// Which part of a product is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -359,13 +359,25 @@ impl Operation for Integer {
         }
     }
 
-    fn coarse(&self) -> Option<(RegId, bool)> {
-        match (self.op, &self.sources[..]) {
-            (Op::Div, [Arg::Reg(from), _]) if WORDS.contains(&self.ty) => {
-                Some((*from, signed(self.ty)))
-            }
-            _ => None,
-        }
+    fn division(&self) -> Option<Division> {
+        let rest = match self.op {
+            Op::Div => false,
+            Op::Rem => true,
+            _ => return None,
+        };
+        let ([Arg::Reg(from), by], true) = (&self.sources[..], WORDS.contains(&self.ty)) else {
+            return None;
+        };
+        Some(Division {
+            from: *from,
+            signed: signed(self.ty),
+            by: match by {
+                Arg::Reg(by) => Divisor::Register(*by),
+                Arg::Imm(Immediate::Int { bits, .. }) => Divisor::Number(*bits),
+                _ => return None,
+            },
+            rest,
+        })
     }
 
     fn most(&self, of: &dyn Fn(&Arg) -> Option<u32>) -> Option<u32> {

@@ -93,6 +93,8 @@ pub(crate) enum Outside {
 pub(crate) enum Name {
     /// A function of the module.
     Function(u32),
+    /// The second form of a kernel, which takes nothing for granted.
+    Second(u32),
     /// The stub for cold calls of a runtime function.
     Cold(u32),
     /// What is not in the code.
@@ -105,9 +107,10 @@ impl Name {
         let (namespace, index) = match self {
             Name::Function(at) => (0, at),
             Name::Cold(number) => (1, number),
+            Name::Second(at) => (2, at),
             Name::Outside(outside) => {
                 let (tag, index) = outside.parts();
-                (2 + u32::from(tag), index)
+                (3 + u32::from(tag), index)
             }
         };
         UserExternalName { namespace, index }
@@ -118,7 +121,8 @@ impl Name {
         Some(match external.namespace {
             0 => Name::Function(index),
             1 => Name::Cold(index),
-            tag => Name::Outside(Outside::of_parts(u8::try_from(tag - 2).ok()?, index)?),
+            2 => Name::Second(index),
+            tag => Name::Outside(Outside::of_parts(u8::try_from(tag - 3).ok()?, index)?),
         })
     }
 }

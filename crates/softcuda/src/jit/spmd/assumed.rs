@@ -13,24 +13,38 @@
 //! that `j` varies behind it. Mostly it [counts up](Kind::CountsUp) from thread to thread all the
 //! same, where it is widened to an address.
 //!
+//! Where threads' numbers are divided into rows and columns, neighbours are mostly in one row, whose
+//! number is the same for all of them, and the columns count up. That is assumed where it tells that
+//! more accesses are to neighbours in memory, and where rows are [not short](super::granted).
+//!
 //! The group looks whether that is so, and goes on with one number then. Otherwise each thread goes
 //! on by itself, to where nobody needs what is computed from it.
 
 use std::collections::HashMap;
 
-use super::classes::Known;
+use super::classes::{self, Known, in_rows};
 use super::control::Control;
-use super::{Class, Regions};
-use crate::jit::decode::{Flow, RegId};
+use super::granted::Granted;
+use super::{Class, Regions, Same};
+use crate::jit::decode::{Division, Divisor, Flow, RegId};
 use crate::jit::program::{Body, Instruction, Step};
+
+/// The most steps that are assumed to divide alike.
+const MOST_IN_ROWS: usize = 16;
+/// How far apart neighbours' numbers may be that are divided.
+const FURTHEST: i64 = 4;
+/// The least number by which neighbours likely divide alike.
+const LEAST: u64 = 16;
+/// The same where but one access is better for it.
+const LEAST_FOR_ONE: u64 = 64;
 
 /// What is assumed of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// What it widens counts up by so much from thread to thread.
     CountsUp(i64),
-    /// It gives the same in all threads, of what counts up by so much.
-    Same(i64),
+    /// What it divides is in one row for all threads.
+    Same(Same),
 }
 
 /// A step of which something is assumed.
@@ -42,76 +56,54 @@ pub(super) struct Assumption {
 }
 
 /// What is assumed of a body.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Assumed {
     /// By step.
     pub steps: HashMap<usize, Assumption>,
     /// By register, whether it is computed from what is assumed; empty where nothing is.
     pub derived: Vec<bool>,
+    /// What is taken for granted of launches besides.
+    pub granted: Granted,
 }
 
 impl Assumed {
     /// What may be assumed of groups: `known` is what is known of them, `alike` what would be if
     /// threads never parted. A block begins at each step that [may be](Assumed::may_be) one.
-    /// Threads wait at `waits`.
+    /// `zeros` tells, by register, whether it is 0 in all threads; they wait at `waits`. Where `more`
+    /// is wanted, something is taken for granted of launches.
     pub fn of(
         body: &Body,
         control: &Control,
         live: &[Vec<RegId>],
+        zeros: &[bool],
         [known, alike]: [&Known; 2],
         waits: &[usize],
+        more: bool,
     ) -> Assumed {
         let mut assumed = Assumed::default();
-        let (mut regions, mut computed) = (None, None);
-        for (at, step) in body.steps.iter().enumerate() {
-            let Step::Instruction(step) = step else {
-                continue;
-            };
-            let ([to], None) = (&step.writes[..], step.guard) else {
-                continue;
-            };
-            let Some(kind) = kind(body, step, [known, alike]) else {
-                continue;
-            };
-            let mut derived = vec![false; body.tables.registers.len()];
-            derived[to.0 as usize] = true;
-            spread(body, &mut derived);
-            if let Kind::Same(_) = kind {
-                let computed = computed.get_or_insert_with(|| computed_alone(body));
-                let mut reads = step.reads.iter();
-                let is_computed = reads.all(|register| computed[register.0 as usize]);
-                if !is_computed || !only_decides(body, &derived) {
-                    continue;
-                }
+        if !(0..body.steps.len()).any(|at| Assumed::may_be(body, at)) {
+            return assumed;
+        }
+        let search = Search {
+            body,
+            control,
+            live,
+            zeros,
+            waits,
+            alone: computed_alone(body),
+            indices: indices(body),
+            regions: match waits {
+                [] => None,
+                _ => Regions::of(body, control, live, waits),
+            },
+        };
+        for at in 0..body.steps.len() {
+            if let Some(kind) = search.kind(at, [known, alike]) {
+                search.assume(&mut assumed, at, kind, false);
             }
-            let place = Place {
-                body,
-                control,
-                live,
-                derived: &derived,
-            };
-            let block = control.graph.block_of[at];
-            let Some((join, between)) = place.join(block) else {
-                continue;
-            };
-            if !waits.is_empty() {
-                let regions =
-                    regions.get_or_insert_with(|| Regions::of(body, control, live, waits));
-                let Some(regions) = regions else {
-                    return Assumed::default();
-                };
-                let region = regions.of[block];
-                let inside =
-                    |other: &usize| regions.of[*other] == region && !regions.decides(*other);
-                if !inside(&block) || !between.iter().all(inside) {
-                    continue;
-                }
-            }
-            let join = join.map(|join| control.first[join]);
-            assumed.steps.insert(at, Assumption { kind, join });
-            assumed.derived.resize(derived.len(), false);
-            let both = assumed.derived.iter_mut().zip(&derived);
-            both.for_each(|(all, derived)| *all |= derived);
+        }
+        if more {
+            search.assume_in_rows(&mut assumed);
         }
         assumed
     }
@@ -120,7 +112,8 @@ impl Assumed {
     pub fn may_be(body: &Body, at: usize) -> bool {
         match &body.steps[at] {
             Step::Instruction(step) => {
-                step.operation.widens().is_some() || step.operation.coarse().is_some()
+                let operation = &step.operation;
+                operation.widens().is_some() || operation.division().is_some_and(is_coarse)
             }
             Step::Label(_) => false,
         }
@@ -161,21 +154,21 @@ impl Assumed {
     }
 }
 
-/// What may be assumed of a step, as far as that says.
-fn kind(body: &Body, step: &Instruction, [known, alike]: [&Known; 2]) -> Option<Kind> {
-    let class = |known: &Known, register: RegId| known.classes[register.0 as usize];
-    let is_word = |register: RegId| body.tables.registers[register.0 as usize].size() == 4;
-    if let Some((from, _)) = step.operation.widens() {
-        let by = class(alike, from).stride()?;
-        let varies = class(known, from) == Class::Varying;
-        return (varies && is_word(from)).then_some(Kind::CountsUp(by));
+/// What is assumed where numbers are divided that count up by so much.
+fn same(division: Division, by: i64) -> Same {
+    Same {
+        from: division.from,
+        signed: division.signed,
+        by,
+        gives: if division.rest { by } else { 0 },
     }
-    let (from, _) = step.operation.coarse()?;
-    let mut others = step.reads.iter().filter(|register| **register != from);
-    let same = others.all(|register| class(known, *register) == Class::Uniform);
-    match class(alike, from) {
-        Class::Affine(by) if same && is_word(from) => Some(Kind::Same(by)),
-        _ => None,
+}
+
+/// Whether neighbours likely divide their numbers alike, as far as the divisor is known.
+fn is_coarse(division: Division) -> bool {
+    match division.by {
+        Divisor::Number(number) => number >= LEAST,
+        Divisor::Register(_) => true,
     }
 }
 
@@ -220,8 +213,35 @@ fn computed_alone(body: &Body) -> Vec<bool> {
     }
 }
 
-/// Marks what is computed from registers by operations that may be done again.
-fn spread(body: &Body, derived: &mut [bool]) {
+/// By register, whether an address is computed from it.
+fn indices(body: &Body) -> Vec<bool> {
+    let mut indices = vec![false; body.tables.registers.len()];
+    loop {
+        let mut more = false;
+        for step in &body.steps {
+            let Step::Instruction(step) = step else {
+                continue;
+            };
+            let mut writes = step.writes.iter();
+            let is_index = writes.any(|register| indices[register.0 as usize]);
+            let base = step.operation.plain_access().map(|access| access.base);
+            let reads = step.reads.iter().copied();
+            for register in reads
+                .filter(|_| is_index && step.operation.pure())
+                .chain(base)
+            {
+                more |= !std::mem::replace(&mut indices[register.0 as usize], true);
+            }
+        }
+        if !more {
+            return indices;
+        }
+    }
+}
+
+/// Marks what is computed from registers by operations that may be done again, and what is loaded
+/// for them where `loaded` says so.
+fn spread(body: &Body, derived: &mut [bool], loaded: impl Fn(&RegId) -> bool) {
     loop {
         let mut more = false;
         for step in &body.steps {
@@ -232,7 +252,7 @@ fn spread(body: &Body, derived: &mut [bool]) {
                 .reads
                 .iter()
                 .any(|register| derived[register.0 as usize]);
-            if reads && step.operation.pure() {
+            if reads && (step.operation.pure() || step.writes.iter().any(&loaded)) {
                 for register in &step.writes {
                     more |= !std::mem::replace(&mut derived[register.0 as usize], true);
                 }
@@ -244,22 +264,144 @@ fn spread(body: &Body, derived: &mut [bool]) {
     }
 }
 
-/// Where a step is, and what is computed from what it writes.
-struct Place<'a> {
+/// The search for what may be assumed.
+struct Search<'a> {
     body: &'a Body,
     control: &'a Control,
     live: &'a [Vec<RegId>],
-    derived: &'a [bool],
+    zeros: &'a [bool],
+    waits: &'a [usize],
+    /// By register, see [`computed_alone`].
+    alone: Vec<bool>,
+    /// By register, see [`indices`].
+    indices: Vec<bool>,
+    /// Where threads wait.
+    regions: Option<Regions>,
 }
 
-impl Place<'_> {
+impl Search<'_> {
+    /// What may be assumed of a step so that threads leave loops together, as far as it says.
+    fn kind(&self, at: usize, [known, alike]: [&Known; 2]) -> Option<Kind> {
+        let step = self.writes_one(at)?;
+        if let Some((from, _)) = step.operation.widens() {
+            let by = alike.class(from).stride()?;
+            let varies = known.class(from) == Class::Varying;
+            return (varies && self.is_word(from)).then_some(Kind::CountsUp(by));
+        }
+        let division = step.operation.division()?;
+        match alike.class(division.from) {
+            Class::Affine(by) if !division.rest && self.is_even(step, division, known) => {
+                Some(Kind::Same(same(division, by)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Assumes that the threads of a group are in one row where their numbers are divided into rows,
+    /// if more accesses are to neighbours in memory so.
+    fn assume_in_rows(&self, assumed: &mut Assumed) {
+        let (mut all, mut found) = (assumed.clone(), vec![]);
+        loop {
+            let (known, before) = (self.assuming(&all), found.len());
+            for at in 0..self.body.steps.len() {
+                if !all.steps.contains_key(&at)
+                    && let Some(kind) = self.in_row(at, &known)
+                    && self.assume(&mut all, at, kind, true)
+                {
+                    found.push(at);
+                }
+            }
+            if found.len() == before {
+                break;
+            }
+        }
+        if found.is_empty() || found.len() > MOST_IN_ROWS {
+            return;
+        }
+        let accesses = |assumed: &Assumed| self.accesses(&self.assuming(assumed));
+        let most = accesses(&all);
+        let least = match most.saturating_sub(accesses(assumed)) {
+            0 => return,
+            1 => LEAST_FOR_ONE,
+            _ => LEAST,
+        };
+        for at in found.iter().rev() {
+            let mut fewer = all.clone();
+            fewer.steps.remove(at);
+            if accesses(&fewer) >= most {
+                all = fewer;
+            }
+        }
+        let divisors = found.iter().filter(|at| all.steps.contains_key(at));
+        let divisors =
+            divisors.filter_map(|at| match self.writes_one(*at)?.operation.division()?.by {
+                Divisor::Register(by) => Some(by),
+                Divisor::Number(_) => None,
+            });
+        all.granted = Granted::of(self.body, &divisors.collect::<Vec<_>>(), least);
+        *assumed = all;
+    }
+
+    /// What may be assumed of a step that divides threads' numbers into rows.
+    fn in_row(&self, at: usize, known: &Known) -> Option<Kind> {
+        let step = self.writes_one(at)?;
+        let division = step.operation.division()?;
+        if let Divisor::Register(by) = division.by
+            && !Granted::tells(self.body, by)
+        {
+            return None;
+        }
+        match known.class(division.from) {
+            Class::Affine(by @ 1..=FURTHEST) if self.is_even(step, division, known) => {
+                Some(Kind::Same(same(division, by)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Assumes something of a step, if that may be: that threads leave loops together, or are in one
+    /// row.
+    fn assume(&self, assumed: &mut Assumed, at: usize, kind: Kind, in_rows: bool) -> bool {
+        let Some(step) = self.writes_one(at) else {
+            return false;
+        };
+        let mut derived = vec![false; self.body.tables.registers.len()];
+        derived[step.writes[0].0 as usize] = true;
+        // What is loaded for a row, and chooses what is loaded next.
+        let index = |register: &RegId| in_rows && self.indices[register.0 as usize];
+        spread(self.body, &mut derived, index);
+        if !in_rows && matches!(kind, Kind::Same(_)) && !only_decides(self.body, &derived) {
+            return false;
+        }
+        let block = self.control.graph.block_of[at];
+        let Some((join, between)) = self.join(block, &derived) else {
+            return false;
+        };
+        if !self.waits.is_empty() {
+            let Some(regions) = &self.regions else {
+                return false;
+            };
+            let region = regions.of[block];
+            let inside = |other: &usize| regions.of[*other] == region && !regions.decides(*other);
+            if !inside(&block) || !between.iter().all(inside) {
+                return false;
+            }
+        }
+        let join = join.map(|join| self.control.first[join]);
+        assumed.steps.insert(at, Assumption { kind, join });
+        assumed.derived.resize(derived.len(), false);
+        let both = assumed.derived.iter_mut().zip(&derived);
+        both.for_each(|(all, derived)| *all |= derived);
+        true
+    }
+
     /// The first block that all ways from a block come to where nothing derived is needed, and the
     /// blocks on the way; `None` if threads wait before.
-    fn join(&self, block: usize) -> Option<(Option<usize>, Vec<usize>)> {
+    fn join(&self, block: usize, derived: &[bool]) -> Option<(Option<usize>, Vec<usize>)> {
         let mut join = self.control.joins[block];
         let needs = |block: usize| {
             let mut live = self.live[block].iter();
-            live.any(|register| self.derived[register.0 as usize])
+            live.any(|register| derived[register.0 as usize])
         };
         while let Some(at) = join.filter(|at| needs(*at)) {
             join = self.control.joins[at];
@@ -270,5 +412,50 @@ impl Place<'_> {
             steps.any(|(_, step)| step.operation.waits() || step.operation.polls())
         };
         (!waits(&block) && !between.iter().any(waits)).then_some((join, between))
+    }
+
+    /// A step that every thread does and that writes one register.
+    fn writes_one(&self, at: usize) -> Option<&Instruction> {
+        match &self.body.steps[at] {
+            Step::Instruction(step) => {
+                (step.writes.len() == 1 && step.guard.is_none()).then_some(step)
+            }
+            Step::Label(_) => None,
+        }
+    }
+
+    /// Whether neighbours likely divide their numbers alike.
+    fn is_even(&self, step: &Instruction, division: Division, known: &Known) -> bool {
+        let from = division.from;
+        let mut others = step.reads.iter().filter(|register| **register != from);
+        let same = others.all(|register| known.class(*register) == Class::Uniform);
+        let alone = |register: &RegId| self.alone[register.0 as usize];
+        is_coarse(division) && same && self.is_word(from) && step.reads.iter().all(alone)
+    }
+
+    fn is_word(&self, register: RegId) -> bool {
+        self.body.tables.registers[register.0 as usize].size() == 4
+    }
+
+    /// What is known if that holds.
+    fn assuming(&self, assumed: &Assumed) -> Known {
+        classes::assuming(self.body, self.control, self.live, self.zeros, assumed)
+    }
+
+    /// How many steps access memory at one address for all threads, or at neighbouring ones.
+    fn accesses(&self, known: &Known) -> usize {
+        let accesses = self.body.steps.iter().filter(|step| {
+            let Step::Instruction(step) = step else {
+                return false;
+            };
+            let Some(access) = step.operation.plain_access() else {
+                return false;
+            };
+            match known.class(access.base).stride() {
+                Some(stride) => stride == 0 || in_rows(stride, access.size),
+                None => false,
+            }
+        });
+        accesses.count()
     }
 }

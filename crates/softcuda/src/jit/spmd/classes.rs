@@ -9,7 +9,7 @@ use ptx::ast::{Immediate, Space, Type};
 use super::assumed::{Assumed, Kind};
 use super::control::Control;
 use super::facts::Facts;
-use super::{Class, Regions, WIDTH, Way, wants_all};
+use super::{Class, Regions, Same, WIDTH, Way, wants_all};
 use crate::jit::decode::{Arg, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -94,7 +94,7 @@ pub(super) fn together(
     let mut known = begun(body, live, 1 << parted.group);
     // They have never parted.
     let same = ways.iter().enumerate().filter_map(|(at, way)| match way {
-        Way::Same { by, .. } => Some((at, Kind::Same(*by))),
+        Way::Same(same) => Some((at, Kind::Same(*same))),
         _ => None,
     });
     known.assumed = same.collect();
@@ -304,6 +304,10 @@ pub(super) fn likely(body: &Body, known: &Known) -> Vec<Option<i64>> {
 }
 
 impl Known {
+    pub fn class(&self, register: RegId) -> Class {
+        self.classes[register.0 as usize]
+    }
+
     /// Groups are warps.
     fn is_warp(&self) -> bool {
         1 << self.group == u32::BITS
@@ -325,14 +329,16 @@ impl Known {
     fn assumed_stride(&self, at: usize, instruction: &Instruction) -> Option<Stride> {
         let step = match *self.assumed.get(&at)? {
             Kind::CountsUp(by) => by,
-            Kind::Same(_) => {
-                let (from, _) = instruction.operation.coarse()?;
+            Kind::Same(Same { from, gives, .. }) => {
                 let same = |register: &RegId| {
                     let class = self.classes[register.0 as usize];
                     *register == from || class.stride() == Some(0)
                 };
                 let all = instruction.reads.iter().all(same);
-                return all.then(|| Stride::same(0));
+                return all.then(|| Stride {
+                    step: gives,
+                    ..Stride::same(0)
+                });
             }
         };
         let (from, _) = instruction.operation.widens()?;
@@ -549,16 +555,13 @@ fn way(body: &Body, known: &Known, at: usize, instruction: &Instruction) -> Way 
         if let Some(kind) = known.assumed.get(&at)
             && instruction.writes.iter().all(affine)
         {
-            match (kind, operation.widens(), operation.coarse()) {
-                (Kind::CountsUp(by), Some((from, signed)), _) => {
-                    let by = *by;
-                    return Way::Assume { from, signed, by };
+            match *kind {
+                Kind::CountsUp(by) => {
+                    if let Some((from, signed)) = operation.widens() {
+                        return Way::Assume { from, signed, by };
+                    }
                 }
-                (Kind::Same(by), _, Some((from, signed))) => {
-                    let by = *by;
-                    return Way::Same { from, signed, by };
-                }
-                _ => {}
+                Kind::Same(same) => return Way::Same(same),
             }
         }
         if let Some(access) = access

@@ -193,7 +193,7 @@ impl Judge<'_> {
                 Way::Widen { .. } | Way::Vector => free,
                 Way::Row | Way::Each => true,
                 // What is assumed is so of all threads, or of none that is here.
-                Way::Assume { .. } | Way::Same { .. } | Way::Control | Way::Wait => false,
+                Way::Assume { .. } | Way::Same(_) | Way::Control | Way::Wait => false,
             }
     }
 }

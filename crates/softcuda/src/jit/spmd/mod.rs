@@ -35,6 +35,7 @@ mod assumed;
 mod classes;
 mod control;
 mod facts;
+mod granted;
 mod loops;
 mod masks;
 mod most;
@@ -61,6 +62,7 @@ use most::Zeros;
 pub(crate) use apart::Apart;
 pub(crate) use classes::in_rows;
 pub(in crate::jit) use control::{compared, post_dominators};
+pub(crate) use granted::Granted;
 pub(crate) use masks::{Loop, Masked};
 pub(crate) use paces::Pace;
 pub(crate) use passes::Passes;
@@ -159,9 +161,9 @@ pub(crate) enum Way {
     /// Once, where the narrow values count up by so much from thread to thread and none wraps;
     /// otherwise each thread goes on by itself from here, as [`Plan::assumed_join`] says.
     Assume { from: RegId, signed: bool, by: i64 },
-    /// Once, where the numbers count up by so much, none wraps, and the first and the last give the
-    /// same: so do those between. Otherwise as above.
-    Same { from: RegId, signed: bool, by: i64 },
+    /// Once, where the first and the last thread divide alike, and so do those between; otherwise as
+    /// above.
+    Same(Same),
     /// By vectors.
     Vector,
     /// An access to memory at one distance after the other, checked together.
@@ -172,6 +174,19 @@ pub(crate) enum Way {
     Control,
     /// The threads wait for others.
     Wait,
+}
+
+/// A step that divides what counts up, in one row for all threads of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Same {
+    /// The register that is divided.
+    pub from: RegId,
+    /// It has a sign.
+    pub signed: bool,
+    /// It counts up by so much from thread to thread, and never wraps.
+    pub by: i64,
+    /// The results count up by so much: 0 of quotients that are the same.
+    pub gives: i64,
 }
 
 /// How a group runs a body.
@@ -214,9 +229,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The plan of a kernel; `None` where the vector form cannot be, or would be
-    /// no faster.
-    pub fn of(function: &Function, body: &Body) -> Option<Plan> {
+    /// The plan of a kernel; `None` where the vector form cannot be, or would be no faster. It
+    /// takes something for [granted](Granted) of launches where `grants` lets it.
+    pub fn of(function: &Function, body: &Body, grants: bool) -> Option<Plan> {
         if !function.kernel || !eligible(body) {
             return None;
         }
@@ -226,7 +241,9 @@ impl Plan {
         let known = classes::of(body, &control, &live, WIDTH, &zeros.of);
         let parted = classes::alike(body, &control, &live, WIDTH, &zeros.of);
         let places = analysis::waits_in_rounds(body);
-        let assumed = Assumed::of(body, &control, &live, [&known, &parted], &places);
+        let both = [&known, &parted];
+        let grants = grants && places.is_empty();
+        let assumed = Assumed::of(body, &control, &live, &zeros.of, both, &places, grants);
         let known = match assumed.steps.is_empty() {
             true => known,
             false => classes::assuming(body, &control, &live, &zeros.of, &assumed),
@@ -237,7 +254,7 @@ impl Plan {
             (!places.is_empty()).then(|| classes::alike(body, &control, &live, WIDEST, &zeros.of));
         // Those of wide groups, which go on together.
         let widens = |at: usize| match (&ways[at], &body.steps[at], &alike) {
-            (Way::Widen { .. } | Way::Assume { .. } | Way::Same { .. }, ..) => true,
+            (Way::Widen { .. } | Way::Assume { .. } | Way::Same(_), ..) => true,
             _ if assumed.joins_at(at) => true,
             (_, Step::Instruction(step), Some(alike)) => {
                 let from = step.operation.widens().map(|(from, _)| from);
@@ -249,7 +266,7 @@ impl Plan {
         let control = Control::of(body, widens);
         let live = liveness::live_in(body, &control.graph)?;
         debug_assert!(ways.iter().enumerate().all(|(at, way)| {
-            let is_assumed = matches!(way, Way::Assume { .. } | Way::Same { .. });
+            let is_assumed = matches!(way, Way::Assume { .. } | Way::Same(_));
             let apart = assumed.written_apart(body, &control, &live, at);
             let varies = |register: &RegId| known.classes[register.0 as usize] == Class::Varying;
             !is_assumed || apart.iter().all(varies)
@@ -364,6 +381,12 @@ impl Plan {
         self.control.joins[block]
     }
 
+    /// What is taken for granted of launches; `None` where the plan is for all.
+    pub fn granted(&self) -> Option<&Granted> {
+        let granted = &self.assumed.granted;
+        (!granted.divisors.is_empty()).then_some(granted)
+    }
+
     /// The block where threads meet again for which what is assumed of a step is not so.
     pub fn assumed_join(&self, at: usize) -> Option<usize> {
         let join = self.assumed.steps.get(&at)?.join?;
@@ -426,7 +449,7 @@ impl Plan {
                     Way::Once
                     | Way::Widen { .. }
                     | Way::Assume { .. }
-                    | Way::Same { .. }
+                    | Way::Same(_)
                     | Way::Control => {}
                 }
             }
@@ -466,6 +489,9 @@ impl fmt::Display for Plan {
                 "step {at}: block {} {way:?}",
                 self.control.graph.block_of[at]
             )?;
+        }
+        if let Some(granted) = self.granted() {
+            writeln!(f, "{granted:?}")?;
         }
         for (at, masked) in self.masked.iter().enumerate() {
             if let Some(Masked {

@@ -21,7 +21,7 @@ fn plan(body: &str) -> Option<(Plan, Vec<Way>)> {
     let module = module(body);
     let function = &module.program().functions[0];
     let body = function.body.as_ref().expect("it has a body");
-    let plan = Plan::of(function, body)?;
+    let plan = Plan::of(function, body, true)?;
     let ways = body.steps.iter().zip(&plan.ways);
     let ways = ways.filter_map(|(step, way)| match step {
         Step::Instruction(_) => Some(*way),
@@ -168,7 +168,7 @@ fn unrolled(turns: &str) -> (Plan, Vec<Way>) {
 fn unrolled_loops_are_assumed_to_be_left_together() {
     let (plan, ways) = unrolled("not.b32 %r4, %r2; add.u32 %r4, %r4, %r1; shr.u32 %r5, %r4, 5;");
     let is = |ways: &[Way], is: fn(&Way) -> bool| ways.iter().filter(|way| is(way)).count();
-    let same: fn(&Way) -> bool = |way| matches!(way, Way::Same { by: -1, .. });
+    let same: fn(&Way) -> bool = |way| matches!(way, Way::Same(same) if same.by == -1);
     let assume: fn(&Way) -> bool = |way| matches!(way, Way::Assume { by: 1, .. });
     let row: fn(&Way) -> bool = |way| *way == Way::Row;
     assert_eq!(is(&ways, same), 1, "{plan}");
@@ -187,6 +187,73 @@ fn unrolled_loops_are_assumed_to_be_left_together() {
         let (plan, ways) = unrolled(turns);
         assert_eq!(is(&ways, same), 0, "{plan}");
     }
+}
+
+/// A kernel that copies elements of rows, of a table that an index chooses them from; `divides` gives
+/// the row and the column of a thread.
+fn rows(divides: &str) -> (Plan, Vec<Way>) {
+    plan(&format!(
+        "ld.param.u64 %rd1, [a]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; {divides}
+        mul.wide.s32 %rd2, %r3, 4; add.s64 %rd3, %rd1, %rd2; ld.global.u32 %r5, [%rd3];
+        mad.lo.s32 %r6, %r5, %r1, %r4; mul.wide.s32 %rd4, %r6, 4; add.s64 %rd5, %rd1, %rd4;
+        ld.global.f32 %f1, [%rd5]; mul.wide.s32 %rd6, %r2, 4; add.s64 %rd7, %rd1, %rd6;
+        st.global.f32 [%rd7], %f1;"
+    ))
+    .expect("tests have all plans")
+}
+
+#[test]
+fn neighbours_are_assumed_to_be_in_one_row() {
+    let count = |ways: &[Way], is: fn(&Way) -> bool| ways.iter().filter(|way| is(way)).count();
+    let same: fn(&Way) -> bool = |way| matches!(way, Way::Same(_));
+    let row: fn(&Way) -> bool = |way| *way == Way::Row;
+    let least = |plan: &Plan| plan.granted().map(|granted| granted.least);
+    // The row's index is loaded once, its elements are a row of memory.
+    for (divides, divided) in [
+        (
+            "div.s32 %r3, %r2, %r1; mul.lo.s32 %r7, %r3, %r1; sub.s32 %r4, %r2, %r7;",
+            1,
+        ),
+        ("div.u32 %r3, %r2, %r1; rem.u32 %r4, %r2, %r1;", 2),
+    ] {
+        let (plan, ways) = rows(divides);
+        assert_eq!(
+            (count(&ways, same), count(&ways, row)),
+            (divided, 2),
+            "{plan}"
+        );
+        assert_eq!(least(&plan), Some(16), "{plan}");
+    }
+    // By a number that is not small, nothing need be asked of a launch.
+    let (plan, ways) = rows("div.u32 %r3, %r2, 20; rem.u32 %r4, %r2, 20;");
+    assert_eq!((count(&ways, same), least(&plan)), (2, None), "{plan}");
+    // Small numbers, and those from memory, tell nothing.
+    for divides in [
+        "div.u32 %r3, %r2, 5; rem.u32 %r4, %r2, 5;",
+        "ld.global.u32 %r7, [%rd1]; div.s32 %r3, %r2, %r7; rem.s32 %r4, %r2, %r7;",
+        "ld.global.u32 %r7, [%rd1]; add.u32 %r7, %r7, %r2; div.s32 %r3, %r7, %r1;
+        rem.s32 %r4, %r7, %r1;",
+    ] {
+        let (plan, ways) = rows(divides);
+        assert_eq!((count(&ways, same), least(&plan)), (0, None), "{plan}");
+    }
+}
+
+#[test]
+fn one_row_more_is_worth_less() {
+    let (plan, ways) = plan(
+        "ld.param.u64 %rd1, [a]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x;
+        rem.s32 %r4, %r2, %r1; mul.wide.s32 %rd2, %r4, 4; add.s64 %rd3, %rd1, %rd2;
+        ld.global.f32 %f1, [%rd3]; mul.wide.s32 %rd6, %r2, 4; add.s64 %rd7, %rd1, %rd6;
+        st.global.f32 [%rd7], %f1;",
+    )
+    .expect("it has a plan");
+    assert_eq!(
+        plan.granted().map(|granted| granted.least),
+        Some(64),
+        "{plan}"
+    );
+    assert!(ways.iter().any(|way| matches!(way, Way::Same(_))), "{plan}");
 }
 
 /// How the regions of a kernel are left, by region; the waits that they begin with.
@@ -336,7 +403,7 @@ fn simple_regions() {
         ));
         let function = &module.program().functions[0];
         let body = function.body.as_ref().expect("it has a body");
-        let plan = Plan::of(function, body).expect("it has a plan");
+        let plan = Plan::of(function, body, true).expect("it has a plan");
         let (regions, graph) = (
             plan.regions.as_ref().expect("it waits"),
             &plan.control.graph,

@@ -193,7 +193,7 @@ impl Wide {
                     |(guard, _): (RegId, bool)| self.classes[guard.0 as usize] == Class::Varying;
                 let decides = matches!(region.exit, Exit::Branch { block: at, .. } if at == block);
                 let may_part = match way {
-                    Way::Widen { .. } | Way::Assume { .. } | Way::Same { .. } => true,
+                    Way::Widen { .. } | Way::Assume { .. } | Way::Same(_) => true,
                     Way::Control => !decides && !goes_straight && step.guard.is_some_and(varies),
                     _ => false,
                 };
@@ -240,7 +240,7 @@ impl Wide {
         let vectors = vectors.unwrap_or(1);
         match way {
             Way::Once | Way::Widen { .. } | Way::Assume { .. } | Way::Wait => Some(2),
-            Way::Same { .. } => Some(6),
+            Way::Same(_) => Some(6),
             Way::Control if operation.flow() == Flow::Leave && operation.faults() => None,
             Way::Control => Some(6),
             Way::Vector if operation.is_long() => Some(10 * vectors),

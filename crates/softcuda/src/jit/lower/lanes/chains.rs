@@ -207,7 +207,7 @@ impl Lower<'_> {
             let by_branch = branches && plan.masked[block].is_none() && !decides && !apart;
             let widens = matches!(
                 plan.ways[*at],
-                Way::Widen { .. } | Way::Assume { .. } | Way::Same { .. }
+                Way::Widen { .. } | Way::Assume { .. } | Way::Same(_)
             );
             together && by_branch || widens && (together || plan.is_by_masks(block))
         };

@@ -13,7 +13,7 @@ use crate::jit::decode::{Arg, Flow, Halves, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::{Instruction, Step};
 use crate::jit::runtime::access::Access;
-use crate::jit::spmd::{Class, WIDTH, Way, in_rows};
+use crate::jit::spmd::{Class, Same, WIDTH, Way, in_rows};
 
 impl Lower<'_> {
     pub(super) fn group_step(&mut self, at: usize, instruction: &Instruction) {
@@ -80,7 +80,7 @@ impl Lower<'_> {
                 self.go_on_if(holds, at);
                 instruction.operation.lower(self);
             }
-            Way::Same { from, signed, by } => self.same(at, instruction, (from, signed), by),
+            Way::Same(same) => self.same(at, instruction, same),
             Way::Vector => self.by_vectors(instruction),
             Way::Row => {
                 self.set_form(Form::Once);
@@ -116,7 +116,7 @@ impl Lower<'_> {
                     instruction.operation.lower(self);
                 }
                 // What was assumed the first time was so.
-                Way::Widen { .. } | Way::Assume { .. } | Way::Same { .. } => {
+                Way::Widen { .. } | Way::Assume { .. } | Way::Same(_) => {
                     instruction.operation.lower(self);
                 }
                 _ => self.group_step(at, instruction),
@@ -367,14 +367,15 @@ impl Lower<'_> {
         }
     }
 
-    /// Computes what the first thread has, where the last one has it too, and so those between.
-    fn same(
-        &mut self,
-        at: usize,
-        instruction: &Instruction,
-        (from, signed): (RegId, bool),
-        by: i64,
-    ) {
+    /// Computes what the first thread has, where the last one's shows that all have what counts up
+    /// from there.
+    fn same(&mut self, at: usize, instruction: &Instruction, same: Same) {
+        let Same {
+            from,
+            signed,
+            by,
+            gives,
+        } = same;
         let [to] = instruction.writes[..] else {
             unreachable!("it gives one number");
         };
@@ -390,7 +391,11 @@ impl Lower<'_> {
             self.lanes().written[&(to, lane)]
         });
         let [first, last] = ends.map(|variable| self.b.use_var(variable));
-        let same = self.b.ins().icmp(IntCC::Equal, first, last);
+        let expected = match gives.wrapping_mul(self.width() as i64 - 1) {
+            0 => first,
+            more => self.plus(first, more),
+        };
+        let same = self.b.ins().icmp(IntCC::Equal, expected, last);
         let holds = self.b.ins().band(same, holds);
         self.go_on_if(holds, at);
         self.put_all(to, first);
