@@ -20,6 +20,7 @@
 //! The group looks whether that is so, and goes on with one number then. Otherwise each thread goes
 //! on by itself, to where nobody needs what is computed from it.
 
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use super::classes::{self, Known, in_rows};
@@ -90,8 +91,8 @@ impl Assumed {
             live,
             zeros,
             waits,
-            alone: computed_alone(body),
-            indices: indices(body),
+            alone: OnceCell::new(),
+            indices: OnceCell::new(),
             regions: match waits {
                 [] => None,
                 _ => Regions::of(body, control, live, waits),
@@ -272,9 +273,9 @@ struct Search<'a> {
     zeros: &'a [bool],
     waits: &'a [usize],
     /// By register, see [`computed_alone`].
-    alone: Vec<bool>,
+    alone: OnceCell<Vec<bool>>,
     /// By register, see [`indices`].
-    indices: Vec<bool>,
+    indices: OnceCell<Vec<bool>>,
     /// Where threads wait.
     regions: Option<Regions>,
 }
@@ -300,6 +301,13 @@ impl Search<'_> {
     /// Assumes that the threads of a group are in one row where their numbers are divided into rows,
     /// if more accesses are to neighbours in memory so.
     fn assume_in_rows(&self, assumed: &mut Assumed) {
+        let divides = |at| match self.writes_one(at) {
+            Some(step) => step.operation.division().is_some_and(is_coarse),
+            None => false,
+        };
+        if !(0..self.body.steps.len()).any(divides) {
+            return;
+        }
         let (mut all, mut found) = (assumed.clone(), vec![]);
         loop {
             let (known, before) = (self.assuming(&all), found.len());
@@ -368,7 +376,10 @@ impl Search<'_> {
         let mut derived = vec![false; self.body.tables.registers.len()];
         derived[step.writes[0].0 as usize] = true;
         // What is loaded for a row, and chooses what is loaded next.
-        let index = |register: &RegId| in_rows && self.indices[register.0 as usize];
+        let index = |register: &RegId| {
+            let indices = || self.indices.get_or_init(|| indices(self.body));
+            in_rows && indices()[register.0 as usize]
+        };
         spread(self.body, &mut derived, index);
         if !in_rows && matches!(kind, Kind::Same(_)) && !only_decides(self.body, &derived) {
             return false;
@@ -429,7 +440,8 @@ impl Search<'_> {
         let from = division.from;
         let mut others = step.reads.iter().filter(|register| **register != from);
         let same = others.all(|register| known.class(*register) == Class::Uniform);
-        let alone = |register: &RegId| self.alone[register.0 as usize];
+        let computed = || self.alone.get_or_init(|| computed_alone(self.body));
+        let alone = |register: &RegId| computed()[register.0 as usize];
         is_coarse(division) && same && self.is_word(from) && step.reads.iter().all(alone)
     }
 
