@@ -374,7 +374,9 @@ impl Lower<'_> {
             _ => unreachable!("a row has an address in brackets"),
         };
         let Some(number) = self.group else {
-            return self.row_base(base, offset, Access::one(size, write), space, stride);
+            let first = self.row_base(base, offset, Access::one(size, write), space, stride);
+            self.fetch_next(first, space, write, stride);
+            return first;
         };
         let low = self.groups.groups[number as usize].low;
         let first = match *self.known_base(number) {
@@ -383,6 +385,7 @@ impl Lower<'_> {
                 let access = self.groups.groups[number as usize].access();
                 let first = self.row_base(base, low, access, space, stride);
                 *self.known_base(number) = Some(first);
+                self.fetch_next(first, space, write, stride);
                 first
             }
         };

@@ -226,6 +226,8 @@ pub(crate) struct Plan {
     assumed: Assumed,
     /// It holds in the first blocks of a row of the grid alone, so many as `1 << MOST_BLOCKS_LOG2`.
     pub in_first_blocks: bool,
+    /// Its blocks look as if they had rows that are shorter than a warp.
+    pub short_rows: bool,
 }
 
 impl Plan {
@@ -348,6 +350,7 @@ impl Plan {
             apart,
             unreached,
             in_first_blocks: zeros.in_first_blocks,
+            short_rows: wide::has_short_rows(body),
             paces,
             passes,
             likely,

@@ -90,7 +90,7 @@ impl Wide {
         // Tests want both.
         let short = match wants_all() {
             true => body.steps.len().is_multiple_of(2),
-            false => uses_rows(body),
+            false => has_short_rows(body),
         };
         let width = if short { 16 } else { WIDEST };
         let parted = match width {
@@ -348,7 +348,7 @@ fn needed(body: &Body, at: usize) -> Vec<RegId> {
 }
 
 /// Whether a body looks as if its blocks had rows that are shorter than a warp.
-fn uses_rows(body: &Body) -> bool {
+pub(super) fn has_short_rows(body: &Body) -> bool {
     body.steps.iter().any(|step| match step {
         Step::Instruction(step) => step.specials.contains(&Special::Tid(1)),
         Step::Label(_) => false,

@@ -4,11 +4,12 @@
 
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
 use cranelift_frontend::Variable;
-use ptx::ast::Type;
+use ptx::ast::{Space, Type};
 use smallvec::SmallVec;
 
 use super::{Form, Kept, vector_of};
 use crate::jit::decode::{Arg, RegId};
+use crate::jit::lower::entry::Entry;
 use crate::jit::lower::float_value::and_number;
 use crate::jit::lower::{Lower, is_signed, value_type};
 use crate::jit::program::Instruction;
@@ -21,6 +22,9 @@ enum Layout {
     /// A vector for each thread: four words, or two of 64 bits.
     Vectors,
 }
+
+/// Bytes that caches hold together.
+const LINE: usize = 64;
 
 /// A register's vectors: their type and variables.
 type Column = (ValueType, SmallVec<[Variable; 4]>);
@@ -48,6 +52,36 @@ impl Lower<'_> {
                 _ => None,
             },
             _ => None,
+        }
+    }
+
+    /// Fetches what the next block will most likely load or store, where this one's threads have
+    /// accesses `stride` apart, the first at `from`. In blocks of several rows, each thread goes
+    /// through memory in short pieces that lie far apart, which the processor does not foresee.
+    pub(in crate::jit::lower) fn fetch_next(
+        &mut self,
+        from: Value,
+        space: Option<Space>,
+        write: bool,
+        stride: i64,
+    ) {
+        let wanted = cfg!(target_arch = "x86_64")
+            && space == Some(Space::Global)
+            && self.lanes().plan.short_rows;
+        if !wanted {
+            return;
+        }
+        let threads = self.entry(Entry::Ntid(0));
+        let threads = self.b.ins().uextend(types::I64, threads);
+        let row = self.b.ins().imul_imm(threads, stride);
+        let next = self.b.ins().iadd(from, row);
+        // See `stand_ins`.
+        let flags = MemFlags::new();
+        for line in (0..self.width() as i32 * stride as i32).step_by(LINE) {
+            match write {
+                false => self.b.ins().uload8(types::I32, flags, next, line),
+                true => self.b.ins().uload16(types::I32, flags, next, line),
+            };
         }
     }
 
