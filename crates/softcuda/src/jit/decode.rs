@@ -468,6 +468,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         self.stride(of)
     }
 
+    /// The integers that it multiplies, and perhaps adds to, without losing what is above them.
+    fn factors(&self) -> Option<[&Arg; 2]> {
+        None
+    }
+
     /// What it divides: a register of 32 bits, by what is the same in all threads.
     fn division(&self) -> Option<Division> {
         None

@@ -375,7 +375,7 @@ impl Lower<'_> {
         };
         let Some(number) = self.group else {
             let first = self.row_base(base, offset, Access::one(size, write), space, stride);
-            self.fetch_next(first, space, write, stride);
+            self.fetch_next(first, base, space, write, stride);
             return first;
         };
         let low = self.groups.groups[number as usize].low;
@@ -385,11 +385,14 @@ impl Lower<'_> {
                 let access = self.groups.groups[number as usize].access();
                 let first = self.row_base(base, low, access, space, stride);
                 *self.known_base(number) = Some(first);
-                self.fetch_next(first, space, write, stride);
                 first
             }
         };
-        self.b.ins().iadd_imm(first, offset - low)
+        let first = self.b.ins().iadd_imm(first, offset - low);
+        if self.is_new_line(number, offset - low) {
+            self.fetch_next(first, base, space, write, stride);
+        }
+        first
     }
 
     /// Checks accesses, the lowest of which is at `low` from a register, of every thread of a

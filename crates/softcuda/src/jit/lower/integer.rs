@@ -359,6 +359,16 @@ impl Operation for Integer {
         }
     }
 
+    fn factors(&self) -> Option<[&Arg; 2]> {
+        let (Op::Mul(part) | Op::Mad { part, .. }) = self.op else {
+            return None;
+        };
+        match &self.sources[..] {
+            [a, b, ..] if part != Part::Hi => Some([a, b]),
+            _ => None,
+        }
+    }
+
     fn division(&self) -> Option<Division> {
         let rest = match self.op {
             Op::Div => false,

@@ -39,6 +39,7 @@ mod granted;
 mod loops;
 mod masks;
 mod most;
+mod next;
 mod paces;
 mod passes;
 mod regions;
@@ -64,6 +65,7 @@ pub(crate) use classes::in_rows;
 pub(in crate::jit) use control::{compared, post_dominators};
 pub(crate) use granted::Granted;
 pub(crate) use masks::{Loop, Masked};
+pub(crate) use next::Apart as NextBlock;
 pub(crate) use paces::Pace;
 pub(crate) use passes::Passes;
 pub(crate) use regions::{Exit, Region, Regions, Target};
@@ -226,8 +228,8 @@ pub(crate) struct Plan {
     assumed: Assumed,
     /// It holds in the first blocks of a row of the grid alone, so many as `1 << MOST_BLOCKS_LOG2`.
     pub in_first_blocks: bool,
-    /// Its blocks look as if they had rows that are shorter than a warp.
-    pub short_rows: bool,
+    /// By register, see [`next`].
+    next: Vec<Option<NextBlock>>,
 }
 
 impl Plan {
@@ -350,7 +352,7 @@ impl Plan {
             apart,
             unreached,
             in_first_blocks: zeros.in_first_blocks,
-            short_rows: wide::has_short_rows(body),
+            next: next::of(body),
             paces,
             passes,
             likely,
@@ -382,6 +384,12 @@ impl Plan {
     /// The block where threads that part at the end of this one meet again.
     pub fn join(&self, block: usize) -> Option<usize> {
         self.control.joins[block]
+    }
+
+    /// How far from what a block accesses through a register the next one most likely does, if that
+    /// is to be fetched ahead.
+    pub fn next_block(&self, register: RegId) -> Option<NextBlock> {
+        self.next[register.0 as usize]
     }
 
     /// What is taken for granted of launches; `None` where the plan is for all.

@@ -1,6 +1,7 @@
 //! Plans of small kernels.
 
-use super::{Class, Exit, Loop, Plan, Target, Way};
+use super::{Class, Exit, Loop, NextBlock, Plan, Target, Way};
+use crate::jit::decode::RegId;
 use crate::jit::harness;
 use crate::jit::module::Module;
 use crate::jit::program::Step;
@@ -254,6 +255,70 @@ fn one_row_more_is_worth_less() {
         "{plan}"
     );
     assert!(ways.iter().any(|way| matches!(way, Way::Same(_))), "{plan}");
+}
+
+/// How far the next block's address is that a kernel with this body accesses.
+fn next_block(body: &str) -> Option<NextBlock> {
+    let (plan, _) = plan(&format!(
+        "ld.param.u64 %rd1, [a]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x;
+        mov.u32 %r4, %ntid.x; {body} ld.global.f32 %f1, [%rd7]; st.global.f32 [%rd7], %f1;"
+    ))?;
+    let ways = plan.next.iter().rev();
+    let known: Vec<NextBlock> = ways.copied().flatten().collect();
+    // What else is known is what the address is computed from.
+    known.into_iter().max_by_key(|apart| apart.by)
+}
+
+#[test]
+fn the_next_block_lies_a_row_further() {
+    let of = |register: u32, by: i64| {
+        let times = Some(RegId(register));
+        Some(NextBlock { times, by })
+    };
+    // Rows of `n` elements: register 1, or the one that it is widened to.
+    let row = next_block(
+        "mul.lo.s32 %r5, %r3, %r1; add.s32 %r6, %r5, %r2; mul.wide.s32 %rd6, %r6, 4;
+        add.s64 %rd7, %rd1, %rd6;",
+    );
+    assert_eq!(row, of(1, 4));
+    let row = next_block(
+        "cvt.s64.s32 %rd2, %r1; cvt.u64.u32 %rd3, %r3; mul.lo.s64 %rd4, %rd3, %rd2;
+        shl.b64 %rd5, %rd4, 3; mul.wide.u32 %rd6, %r2, 4; add.s64 %rd7, %rd5, %rd6;
+        add.s64 %rd7, %rd7, %rd1;",
+    );
+    assert_eq!(row.map(|row| row.by), Some(8));
+    // It stays so in a loop along the row.
+    let row = next_block(
+        "mad.lo.s32 %r5, %r3, %r1, %r2; mul.wide.s32 %rd6, %r5, 4; add.s64 %rd7, %rd1, %rd6;
+        mov.u32 %r6, 0; more: ld.global.f32 %f2, [%rd7]; add.s64 %rd7, %rd7, 1024;
+        add.u32 %r6, %r6, 256; setp.lt.u32 %p1, %r6, %r1; @%p1 bra more;",
+    );
+    assert_eq!(row, of(1, 4));
+    // Blocks that follow each other in memory.
+    let follows = "mad.lo.s32 %r5, %r3, %r4, %r2; mul.wide.s32 %rd6, %r5, 4;
+        add.s64 %rd7, %rd1, %rd6;";
+    assert_eq!(next_block(follows), None);
+    // But those of several rows do not.
+    let rows = "mov.u32 %r7, %tid.y; mad.lo.s32 %r6, %r7, %r1, %r2; shl.b32 %r5, %r3, 5;
+        add.s32 %r5, %r5, %r6; mul.wide.s32 %rd6, %r5, 4; add.s64 %rd7, %rd1, %rd6;";
+    let block = Some(NextBlock {
+        times: None,
+        by: 128,
+    });
+    assert_eq!(next_block(rows), block);
+    // What comes from memory, or from two rows, tells nothing.
+    for unknown in [
+        "mul.wide.u32 %rd2, %r3, 4; add.s64 %rd2, %rd2, %rd1; ld.global.u32 %r5, [%rd2];
+        mad.lo.s32 %r6, %r5, %r1, %r2; mul.wide.s32 %rd6, %r6, 4; add.s64 %rd7, %rd1, %rd6;",
+        "mul.lo.s32 %r5, %r3, %r1; mul.lo.s32 %r6, %r5, %r1; mul.wide.s32 %rd6, %r6, 4;
+        add.s64 %rd7, %rd1, %rd6;",
+        "shr.u32 %r5, %r3, 2; mad.lo.s32 %r6, %r5, %r1, %r2; mul.wide.s32 %rd6, %r6, 4;
+        add.s64 %rd7, %rd1, %rd6;",
+    ] {
+        let known = next_block(unknown);
+        // The first of two products is one.
+        assert!(known.is_none_or(|apart| apart.by < 4), "{unknown}");
+    }
 }
 
 /// How the regions of a kernel are left, by region; the waits that they begin with.

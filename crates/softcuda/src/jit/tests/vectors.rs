@@ -460,6 +460,28 @@ fn quotients() {
     }
 }
 
+/// Where the next block's rows would lie far outside of all memory, this one's are what they are:
+/// what is fetched ahead is no access.
+#[test]
+fn what_is_fetched_ahead_may_be_anywhere() {
+    for (far, wide) in [
+        ("shl.b32 %r5, %r3, 28;", "s32"),
+        ("neg.s32 %r5, %r3;", "u32"),
+    ] {
+        let body = format!(
+            "{far} mul.wide.{wide} %rd4, %r34, %r5; mul.wide.u32 %rd5, %r1, 4;
+            add.u64 %rd6, %rd2, %rd5; add.u64 %rd6, %rd6, %rd4; mov.u32 %r6, 0;
+            more: ld.global.u32 %r7, [%rd6]; ld.global.u32 %r8, [%rd6+128];
+            mad.lo.u32 %r9, %r9, 31, %r7; mad.lo.u32 %r9, %r9, 31, %r8;
+            st.global.u32 [%rd6], %r9; bar.sync 0;
+            add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 3; @%p1 bra more;"
+        );
+        for (threads, n) in [(8, 5), (32, 7), (20, 0)] {
+            forms::same(&body, [threads, 1, 1], n).unwrap();
+        }
+    }
+}
+
 /// Threads of a group that go on by themselves, as what they widen does not count up after all, or
 /// as they have not the same number of turns, leave what is the same in all of them where they
 /// join: also behind what could have been such a place, and is not.

@@ -138,6 +138,8 @@ pub(in crate::jit::lower) struct Lanes {
     by_masks: HashMap<usize, masks::ByMasks>,
     /// For each group of accesses, what [`Lower::group_bases`] is for one thread: by thread.
     pub bases: Vec<[Option<Value>; WIDEST]>,
+    /// By group of accesses, the lines of memory that are fetched ahead.
+    fetched: Vec<(u32, i64)>,
     /// By block of the plan: where the group's code begins, and where that of one thread does.
     group_blocks: Vec<Block>,
     thread_blocks: Vec<Option<Block>>,
@@ -333,6 +335,7 @@ impl Lower<'_> {
             let begins = self.lanes().group_blocks[block];
             self.b.switch_to_block(begins);
             self.lanes().bases.fill([None; WIDEST]);
+            self.lanes().fetched.clear();
             self.enter_region(block);
             self.begin_turn(block);
             if !self.lanes().plan.is_unreached(block) {
@@ -408,6 +411,7 @@ impl Lower<'_> {
             by_one: false,
             by_masks: HashMap::new(),
             bases: vec![[None; WIDEST]; self.groups.groups.len()],
+            fetched: vec![],
             group_blocks: (0..count).map(|_| self.b.create_block()).collect(),
             thread_blocks: vec![None; count],
             stands: vec![false; count],

@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 
 use super::{Form, Kept, vector_of};
 use crate::jit::decode::{Arg, RegId};
-use crate::jit::lower::entry::Entry;
 use crate::jit::lower::float_value::and_number;
 use crate::jit::lower::{Lower, is_signed, value_type};
 use crate::jit::program::Instruction;
@@ -24,7 +23,7 @@ enum Layout {
 }
 
 /// Bytes that caches hold together.
-const LINE: usize = 64;
+const LINE: i32 = 64;
 
 /// A register's vectors: their type and variables.
 type Column = (ValueType, SmallVec<[Variable; 4]>);
@@ -55,29 +54,57 @@ impl Lower<'_> {
         }
     }
 
+    /// Whether nothing has been fetched for an access of a group, so far from its lowest, that lies
+    /// about where this one does.
+    pub(in crate::jit::lower) fn is_new_line(&mut self, group: u32, offset: i64) -> bool {
+        let line = (group, offset / i64::from(LINE));
+        let fetched = &mut self.lanes().fetched;
+        let is_new = !fetched.contains(&line);
+        if is_new {
+            fetched.push(line);
+        }
+        is_new
+    }
+
     /// Fetches what the next block will most likely load or store, where this one's threads have
-    /// accesses `stride` apart, the first at `from`. In blocks of several rows, each thread goes
-    /// through memory in short pieces that lie far apart, which the processor does not foresee.
+    /// accesses `stride` apart, the first at `from`, which the address in `base` is.
     pub(in crate::jit::lower) fn fetch_next(
         &mut self,
         from: Value,
+        base: &Arg,
         space: Option<Space>,
         write: bool,
         stride: i64,
     ) {
-        let wanted = cfg!(target_arch = "x86_64")
-            && space == Some(Space::Global)
-            && self.lanes().plan.short_rows;
-        if !wanted {
+        let Arg::Reg(base) = base else {
+            return;
+        };
+        let is_global = space == Some(Space::Global);
+        let Some(next) = self.lanes().plan.next_block(*base).filter(|_| is_global) else {
+            return;
+        };
+        if !cfg!(target_arch = "x86_64") {
             return;
         }
-        let threads = self.entry(Entry::Ntid(0));
-        let threads = self.b.ins().uextend(types::I64, threads);
-        let row = self.b.ins().imul_imm(threads, stride);
-        let next = self.b.ins().iadd(from, row);
+        let distance = match next.times {
+            None => self.b.ins().iconst(types::I64, next.by),
+            Some(times) => match self.lanes().kept(times).clone() {
+                Kept::One(variable) if self.lanes().plan.class(times) == Class::Uniform => {
+                    let times = self.b.use_var(variable);
+                    let times = match self.b.func.dfg.value_type(times) {
+                        types::I64 => times,
+                        types::I32 => self.b.ins().sextend(types::I64, times),
+                        _ => return,
+                    };
+                    self.b.ins().imul_imm(times, next.by)
+                }
+                _ => return,
+            },
+        };
+        let next = self.b.ins().iadd(from, distance);
         // See `stand_ins`.
         let flags = MemFlags::new();
-        for line in (0..self.width() as i32 * stride as i32).step_by(LINE) {
+        for line in (0..self.width() as i32 * stride as i32).step_by(LINE as usize) {
             match write {
                 false => self.b.ins().uload8(types::I32, flags, next, line),
                 true => self.b.ins().uload16(types::I32, flags, next, line),
