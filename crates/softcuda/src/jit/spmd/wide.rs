@@ -16,6 +16,7 @@
 
 use std::fmt;
 
+use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::Type;
 
 use super::classes::Known;
@@ -197,6 +198,10 @@ impl Wide {
                     Way::Control => !decides && !goes_straight && step.guard.is_some_and(varies),
                     _ => false,
                 };
+                let by_one = |(guard, _): (RegId, bool)| self.tells_one(body, guard);
+                if may_part && way == Way::Control && step.guard.is_some_and(by_one) {
+                    return None;
+                }
                 if may_part {
                     if control.first[block] != at {
                         return None;
@@ -227,6 +232,52 @@ impl Wide {
         }
         let pays = useful > 1 || all <= FEW;
         (pays && all <= MOST).then_some((all, resumes))
+    }
+
+    /// Whether a predicate likely differs in one of a group's threads, where rows are short: it says
+    /// whether numbers that count up are one that is the same in all threads.
+    fn tells_one(&self, body: &Body, predicate: RegId) -> bool {
+        // Tests want all that can be.
+        if self.width == WIDEST || wants_all() {
+            return false;
+        }
+        let counts = |arg: &Arg| match arg {
+            Arg::Reg(register) => self.classes[register.0 as usize]
+                .stride()
+                .is_some_and(|by| by != 0),
+            Arg::Special(special) => *special == Special::Tid(0),
+            _ => false,
+        };
+        let mut work = vec![predicate];
+        let mut seen = vec![];
+        while let Some(predicate) = work.pop() {
+            if seen.contains(&predicate) {
+                continue;
+            }
+            seen.push(predicate);
+            for step in &body.steps {
+                let Step::Instruction(step) = step else {
+                    continue;
+                };
+                if !step.writes.contains(&predicate) {
+                    continue;
+                }
+                match step.operation.comparison() {
+                    Some((IntCC::Equal | IntCC::NotEqual, a, b)) if counts(a) != counts(b) => {
+                        return true;
+                    }
+                    Some(_) => {}
+                    None => work.extend(
+                        step.operation
+                            .logic()
+                            .map(|_| &step.reads)
+                            .into_iter()
+                            .flatten(),
+                    ),
+                }
+            }
+        }
+        false
     }
 
     /// About how many instructions a step is; `None` if wide groups do not do it.
