@@ -340,18 +340,26 @@ impl Operation for Bits {
     }
 
     fn division(&self) -> Option<Division> {
-        match (self.op, &self.sources[..]) {
-            (Op::Shr, [(Arg::Reg(from), ty), (amount, _)]) if ty.size() == 4 => {
-                let amount = constant(amount).filter(|amount| (1..32).contains(amount))?;
-                Some(Division {
-                    from: *from,
-                    signed: signed(*ty),
-                    by: Divisor::Number(1 << amount),
-                    rest: false,
-                })
+        let [(Arg::Reg(from), ty), (other, _)] = &self.sources[..] else {
+            return None;
+        };
+        let number = constant(other).filter(|_| ty.size() == 4)?;
+        let word = number as u32;
+        let (by, rest) = match self.op {
+            Op::Shr if (1..32).contains(&number) => (1 << number, false),
+            // What is left of a power of two, and without that.
+            Op::And if word.wrapping_add(1).is_power_of_two() => (u64::from(word) + 1, true),
+            Op::And if word.wrapping_neg().is_power_of_two() => {
+                (u64::from(word.wrapping_neg()), false)
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(Division {
+            from: *from,
+            signed: self.op == Op::Shr && signed(*ty),
+            by: Divisor::Number(by),
+            rest,
+        })
     }
 
     fn most(&self, of: &dyn Fn(&Arg) -> Option<u32>) -> Option<u32> {

@@ -22,7 +22,7 @@ pub(crate) struct Granted {
 impl Granted {
     /// Whether a launch tells what a register is.
     pub fn tells(body: &Body, register: RegId) -> bool {
-        steps_of(body, register, &mut vec![]).is_some()
+        steps_of(body, register, &mut vec![], &mut vec![]).is_some()
     }
 
     /// That these are at least so much; each is told by a launch.
@@ -33,7 +33,7 @@ impl Granted {
         };
         for register in divisors {
             if !granted.divisors.contains(register)
-                && steps_of(body, *register, &mut granted.steps).is_some()
+                && steps_of(body, *register, &mut granted.steps, &mut vec![]).is_some()
             {
                 granted.divisors.push(*register);
             }
@@ -43,8 +43,16 @@ impl Granted {
 }
 
 /// Adds the steps that compute a register, each behind those that it needs. `None` where it is not
-/// from the launch alone, or by too many steps.
-fn steps_of(body: &Body, register: RegId, steps: &mut Vec<usize>) -> Option<()> {
+/// from the launch alone, or by too many steps. `path` are the registers that it is needed for.
+fn steps_of(
+    body: &Body,
+    register: RegId,
+    steps: &mut Vec<usize>,
+    path: &mut Vec<RegId>,
+) -> Option<()> {
+    if path.contains(&register) || path.len() + steps.len() >= MOST_STEPS {
+        return None;
+    }
     let mut writes = body.steps.iter().enumerate().filter_map(|(at, step)| {
         let Step::Instruction(step) = step else {
             return None;
@@ -61,12 +69,14 @@ fn steps_of(body: &Body, register: RegId, steps: &mut Vec<usize>) -> Option<()> 
         && step.guard.is_none()
         && (operation.pure() || operation.loads_parameter())
         && step.specials.iter().all(of_launch);
-    if !is_told || steps.len() >= MOST_STEPS || step.reads.contains(&register) {
+    if !is_told {
         return None;
     }
+    path.push(register);
     for read in &step.reads {
-        steps_of(body, *read, steps)?;
+        steps_of(body, *read, steps, path)?;
     }
+    path.pop();
     steps.push(at);
     Some(())
 }

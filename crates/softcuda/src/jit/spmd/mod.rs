@@ -81,6 +81,9 @@ pub(crate) const WIDEST: usize = 32;
 /// The most steps of a body that is worth a second form.
 const MOST_STEPS: usize = 4000;
 
+/// The most steps of a body that is compiled twice, one time for what is [`Granted`].
+const MOST_STEPS_IN_TWO: usize = 500;
+
 /// Whether all forms are wanted wherever they can be: in tests, which choose by the number of steps
 /// where there are several, unless `SOFTCUDA_FUZZ_PLANS` is `release`.
 #[cfg(test)]
@@ -246,7 +249,7 @@ impl Plan {
         let parted = classes::alike(body, &control, &live, WIDTH, &zeros.of);
         let places = analysis::waits_in_rounds(body);
         let both = [&known, &parted];
-        let grants = grants && places.is_empty();
+        let grants = grants && places.is_empty() && body.steps.len() <= MOST_STEPS_IN_TWO;
         let assumed = Assumed::of(body, &control, &live, &zeros.of, both, &places, grants);
         let known = match assumed.steps.is_empty() {
             true => known,
@@ -367,7 +370,11 @@ impl Plan {
             regions,
         };
         // Tests want all that can be.
-        (wants_all() || plan.pays(body)).then_some(plan)
+        if wants_all() || plan.pays(body) {
+            return Some(plan);
+        }
+        let assumes = plan.ways.iter().any(|way| matches!(way, Way::Same(_)));
+        (grants && assumes).then(|| Plan::of(function, body, false))?
     }
 
     /// The class of a register.

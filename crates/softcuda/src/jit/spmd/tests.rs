@@ -257,6 +257,23 @@ fn one_row_more_is_worth_less() {
     assert!(ways.iter().any(|way| matches!(way, Way::Same(_))), "{plan}");
 }
 
+/// A divisor that is computed from itself, around a loop or before it has a value.
+#[test]
+fn divisors_in_a_circle() {
+    for circle in [
+        "mov.u32 %r3, %r4; mov.u32 %r4, %r3;",
+        "again: add.u32 %r3, %r4, 1; add.u32 %r5, %r3, %r1; sub.u32 %r4, %r5, 2;
+        setp.lt.u32 %p1, %r4, 9; @%p1 bra again;",
+    ] {
+        let plan = plan(&format!(
+            "ld.param.u64 %rd1, [a]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; {circle}
+            div.u32 %r6, %r2, %r4; mul.wide.u32 %rd2, %r6, 4; add.s64 %rd3, %rd1, %rd2;
+            ld.global.f32 %f1, [%rd3]; st.global.f32 [%rd3], %f1;"
+        ));
+        assert!(plan.is_some_and(|(plan, _)| plan.granted().is_none()));
+    }
+}
+
 /// How far the next block's address is that a kernel with this body accesses.
 fn next_block(body: &str) -> Option<NextBlock> {
     let (plan, _) = plan(&format!(

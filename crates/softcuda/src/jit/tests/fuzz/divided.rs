@@ -96,6 +96,12 @@ impl Writer<'_> {
             0 => format!("div.{sign} {q}, {n}, {by}; rem.{sign} {r}, {n}, {by};"),
             1 => format!("rem.{sign} {r}, {n}, {by}; sub.u32 {q}, {n}, {r};"),
             2 => format!("shr.{sign} {q}, {n}, 5; and.b32 {r}, {n}, 31;"),
+            // As compilers divide numbers with a sign by 32.
+            3 => format!(
+                "shr.s32 %s{part}, {n}, 31; shr.u32 %t{part}, %s{part}, 27;
+                add.s32 %u{part}, {n}, %t{part}; shr.s32 {q}, %u{part}, 5;
+                and.b32 %y{part}, %u{part}, -32; sub.s32 {r}, {n}, %y{part};"
+            ),
             _ => format!(
                 "div.{sign} {q}, {n}, {by}; mul.lo.u32 {r}, {q}, {by}; sub.u32 {r}, {n}, {r};"
             ),
@@ -245,7 +251,7 @@ fn kernel(random: &mut Random) -> String {
         ".visible .entry k(.param .u64 all, .param .u64 mine, .param .u32 start, .param .u32 d0,
             .param .u32 d1)
         {{
-            .reg .b32 %q<8>, %r<8>, %n<12>, %i<32>, %k<32>, %v<32>, %w<32>;
+            .reg .b32 %q<8>, %r<8>, %s<8>, %t<8>, %u<8>, %y<8>, %n<12>, %i<32>, %k<32>, %v<32>, %w<32>;
             .reg .b32 %k, %sum, %me, %step, %block, %x, %start, %u, %w;
             .reg .b32 %d0, %d1, %d2, %dd;
             .reg .b64 %all, %mine, %own, %a<32>, %b<32>, %c<32>;
