@@ -10,8 +10,8 @@
 //!
 //! Lowering makes these for nothing else: doubles are rounded one at a time, and no other load may
 //! trap. The operands of the first two are computed, or used elsewhere too: Cranelift takes from
-//! memory what is loaded for one use alone. The optimizer knows nothing about them but that they are
-//! pure, and keeps the others because they may trap. Where each one's code begins is told by a
+//! memory what is loaded for one use alone. The optimizer knows nothing about them but that they
+//! are pure, and keeps the others because they may trap. Where each one's code begins is told by a
 //! source location, which it gets after optimization.
 
 use std::ops::Range;

@@ -65,8 +65,8 @@ pub(super) enum Frame {
 }
 
 /// Emits a function into `ir`, whose signature is set. A kernel may take something for
-/// [granted](crate::jit::spmd::Granted) where `grants` lets it. Answers whether it does: then it has
-/// a [second form](Name::Second).
+/// [granted](crate::jit::spmd::Granted) where `grants` lets it. Answers whether it does: then it
+/// has a [second form](Name::Second).
 pub(crate) fn lower(
     unit: &mut Unit,
     (function, body): (&Function, &Body),
@@ -251,8 +251,8 @@ impl Lower<'_> {
         })
     }
 
-    /// In the prologue: leaves the block to the kernel's second form unless what is taken for granted
-    /// of the launch is so.
+    /// In the prologue: leaves the block to the kernel's second form unless what is taken for
+    /// granted of the launch is so.
     fn second_unless(&mut self, granted: &Granted, function: &Function) {
         let body = self.body;
         for at in &granted.steps {

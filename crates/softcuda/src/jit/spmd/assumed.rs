@@ -13,9 +13,10 @@
 //! that `j` varies behind it. Mostly it [counts up](Kind::CountsUp) from thread to thread all the
 //! same, where it is widened to an address.
 //!
-//! Where threads' numbers are divided into rows and columns, neighbours are mostly in one row, whose
-//! number is the same for all of them, and the columns count up. That is assumed where it tells that
-//! more accesses are to neighbours in memory, and where rows are [not short](super::granted).
+//! Where threads' numbers are divided into rows and columns, neighbours are mostly in one row,
+//! whose number is the same for all of them, and the columns count up. That is assumed where it
+//! tells that more accesses are to neighbours in memory, and where rows are
+//! [not short](super::granted).
 //!
 //! The group looks whether that is so, and goes on with one number then. Otherwise each thread goes
 //! on by itself, to where nobody needs what is computed from it.
@@ -70,8 +71,8 @@ pub(super) struct Assumed {
 impl Assumed {
     /// What may be assumed of groups: `known` is what is known of them, `alike` what would be if
     /// threads never parted. A block begins at each step that [may be](Assumed::may_be) one.
-    /// `zeros` tells, by register, whether it is 0 in all threads; they wait at `waits`. Where `more`
-    /// is wanted, something is taken for granted of launches.
+    /// `zeros` tells, by register, whether it is 0 in all threads; they wait at `waits`. Where
+    /// `more` is wanted, something is taken for granted of launches.
     pub fn of(
         body: &Body,
         control: &Control,
@@ -298,8 +299,8 @@ impl Search<'_> {
         }
     }
 
-    /// Assumes that the threads of a group are in one row where their numbers are divided into rows,
-    /// if more accesses are to neighbours in memory so.
+    /// Assumes that the threads of a group are in one row where their numbers are divided into
+    /// rows, if more accesses are to neighbours in memory so.
     fn assume_in_rows(&self, assumed: &mut Assumed) {
         let divides = |at| match self.writes_one(at) {
             Some(step) => step.operation.division().is_some_and(is_coarse),
@@ -367,8 +368,8 @@ impl Search<'_> {
         }
     }
 
-    /// Assumes something of a step, if that may be: that threads leave loops together, or are in one
-    /// row.
+    /// Assumes something of a step, if that may be: that threads leave loops together, or are in
+    /// one row.
     fn assume(&self, assumed: &mut Assumed, at: usize, kind: Kind, in_rows: bool) -> bool {
         let Some(step) = self.writes_one(at) else {
             return false;

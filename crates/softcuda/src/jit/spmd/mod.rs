@@ -166,8 +166,8 @@ pub(crate) enum Way {
     /// Once, where the narrow values count up by so much from thread to thread and none wraps;
     /// otherwise each thread goes on by itself from here, as [`Plan::assumed_join`] says.
     Assume { from: RegId, signed: bool, by: i64 },
-    /// Once, where the first and the last thread divide alike, and so do those between; otherwise as
-    /// above.
+    /// Once, where the first and the last thread divide alike, and so do those between; otherwise
+    /// as above.
     Same(Same),
     /// By vectors.
     Vector,

@@ -190,8 +190,8 @@ fn unrolled_loops_are_assumed_to_be_left_together() {
     }
 }
 
-/// A kernel that copies elements of rows, of a table that an index chooses them from; `divides` gives
-/// the row and the column of a thread.
+/// A kernel that copies elements of rows, of a table that an index chooses them from; `divides`
+/// gives the row and the column of a thread.
 fn rows(divides: &str) -> (Plan, Vec<Way>) {
     plan(&format!(
         "ld.param.u64 %rd1, [a]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; {divides}

@@ -234,8 +234,8 @@ impl Wide {
         (pays && all <= MOST).then_some((all, resumes))
     }
 
-    /// Whether a predicate likely differs in one of a group's threads, where rows are short: it says
-    /// whether numbers that count up are one that is the same in all threads.
+    /// Whether a predicate likely differs in one of a group's threads, where rows are short: it
+    /// says whether numbers that count up are one that is the same in all threads.
     fn tells_one(&self, body: &Body, predicate: RegId) -> bool {
         // Tests want all that can be.
         if self.width == WIDEST || wants_all() {
