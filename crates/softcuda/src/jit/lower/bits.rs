@@ -345,20 +345,17 @@ impl Operation for Bits {
         };
         let number = constant(other).filter(|_| ty.size() == 4)?;
         let word = number as u32;
-        let (by, rest) = match self.op {
-            Op::Shr if (1..32).contains(&number) => (1 << number, false),
-            // What is left of a power of two, and without that.
-            Op::And if word.wrapping_add(1).is_power_of_two() => (u64::from(word) + 1, true),
-            Op::And if word.wrapping_neg().is_power_of_two() => {
-                (u64::from(word.wrapping_neg()), false)
-            }
+        let by = match self.op {
+            Op::Shr if (1..32).contains(&number) => 1 << number,
+            // Without what is left of a power of two.
+            Op::And if word.wrapping_neg().is_power_of_two() => u64::from(word.wrapping_neg()),
             _ => return None,
         };
         Some(Division {
             from: *from,
             signed: self.op == Op::Shr && signed(*ty),
             by: Divisor::Number(by),
-            rest,
+            rest: false,
         })
     }
 
