@@ -451,7 +451,9 @@ impl Block {
             return destroy(hold);
         }
         if let Err(error) = self.session.capture_into(hold, CaptureMode::Relaxed) {
-            *self.session.lost.borrow_mut() = Some(error);
+            // Other code may have ended the block and had the stream join another capture.
+            let taken = refuse_captured(&self.session.stream).err();
+            *self.session.lost.borrow_mut() = Some(taken.unwrap_or(error));
         }
     }
 }

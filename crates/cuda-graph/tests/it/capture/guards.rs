@@ -426,6 +426,26 @@ fn what_other_code_ended_is_told_and_not_touched() {
         scene.is_clean(&what);
     }
 
+    // In a block, and the stream joins another capture: the recording is over, and says why.
+    let other = Scene::of(scene.context.clone());
+    let capture = Capture::begin(&other.stream).unwrap();
+    let mut taken = Capture::begin(&scene.stream).unwrap();
+    let failed = foreign(&mut *taken, |stream| {
+        end_raw(&scene);
+        Ok(stream.join(&other.stream)?)
+    });
+    is_told(failed.unwrap_err(), "taken by another capture");
+    let is_taken = |error: Error| match &error {
+        Error::AlreadyCapturing { begun: Some(begun) } => assert_eq!(begun.file(), file!()),
+        _ => panic!("{error:?}"),
+    };
+    is_taken(taken.record(EmptyOp::new()).unwrap_err());
+    is_taken(foreign(&mut *taken, |_| Ok(())).unwrap_err());
+    is_taken(taken.end().unwrap_err());
+    drop(capture);
+    scene.is_clean("taken by another capture");
+    other.is_clean("it took another's stream");
+
     // Safe code ends it, and destroys the graph that comes back.
     let mut capture = Capture::begin(&scene.stream).unwrap();
     mark(&scene, &mut *capture).unwrap();

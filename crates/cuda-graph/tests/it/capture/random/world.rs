@@ -411,8 +411,9 @@ impl World {
             }
             // If other code ended the block, the stream may have got into another capture since.
             let own = id(&self.streams[recording.stream]);
-            let others = self.recordings.iter().map(|other| other.stream);
-            let is_lost = own == 0 || others.map(|at| id(&self.streams[at])).any(|id| id == own);
+            let mut others = self.recordings.iter().map(|other| other.stream);
+            let is_others = |at: usize| at != recording.stream && id(&self.streams[at]) == own;
+            let is_lost = own == 0 || others.any(is_others);
             recording.spoilt |= !intact || ended.contains(&recording.stream) && is_lost;
         }
         self.recordings.push(recording);
@@ -492,7 +493,10 @@ impl World {
                 assert!(
                     matches!(
                         error,
-                        Error::CaptureInvalidated(_) | Error::StrayWork(_) | Error::RecordingOver
+                        Error::CaptureInvalidated(_)
+                            | Error::StrayWork(_)
+                            | Error::RecordingOver
+                            | Error::AlreadyCapturing { .. }
                     ),
                     "{error:?}"
                 );
