@@ -308,7 +308,9 @@ impl State {
         let graph = self.body_mut(body)?;
         driver::node::destroy(handle)
             .map_err(|error| error.about(graph.name(node), "destroying"))?;
-        for (from, _) in before {
+        // In the driver's order: it puts the last in the place of the first, time and again.
+        let (first, rest) = before.split_at(before.len().min(1));
+        for &(from, _) in first.iter().chain(rest.iter().rev()) {
             graph.loses_an_edge(from);
         }
         graph.handles[node as usize] = ptr::null_mut();

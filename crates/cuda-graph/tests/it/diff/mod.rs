@@ -11,8 +11,8 @@ use cuda_graph::cudarc::driver::result::memset_d8_async;
 use cuda_graph::cudarc::driver::{CudaContext, LaunchConfig};
 use cuda_graph::{
     AnyOp, Change, ChildOp, CopyOp, Difference, Edge, EdgeData, EmptyOp, Error, Exec, FillOp,
-    Graph, HostOp, IfOp, KernelOp, Node, NodeParameter as P, Source, UpdateFailure, Verdict,
-    WhileOp,
+    Graph, HostOp, IfOp, KernelOp, Node, NodeId, NodeParameter as P, Source, UpdateFailure,
+    Verdict, WhileOp,
 };
 
 use crate::fixture::{context, kernel, store, stream, words};
@@ -458,6 +458,30 @@ fn large_graphs_take_time_in_proportion() {
     assert_eq!(removed.count(), 1);
     // What is quadratic takes minutes.
     assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
+}
+
+/// The nodes that a destroyed one waited for become ends in the driver's order, which pairs them
+/// with those of another graph in that order and names the first that has no counterpart.
+#[test]
+fn destroying_a_node_makes_ends_in_the_drivers_order() {
+    let ends = |in_pairs: bool, order: [usize; 4]| {
+        let graph = graph();
+        let add = |after: Vec<NodeId>| graph.add(EmptyOp::new(), after).unwrap().id();
+        let mut nodes: Vec<NodeId> = Vec::new();
+        for at in 0..4 {
+            let after = (in_pairs && at % 2 == 1).then(|| nodes[at - 1]);
+            nodes.push(add(after.into_iter().collect()));
+        }
+        let last = add(order.map(|at| nodes[at]).to_vec());
+        graph.destroy(last).unwrap();
+        graph
+    };
+    for order in [[0, 1, 2, 3], [2, 0, 3, 1], [3, 2, 1, 0], [1, 3, 0, 2]] {
+        let (old, new) = (ends(true, order), ends(false, order));
+        let mut exec = old.instantiate().unwrap();
+        let predicted = exec.diff(&new).unwrap();
+        random::check(&predicted, &exec.update_in_place(&new));
+    }
 }
 
 #[test]
