@@ -434,6 +434,12 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The predicate, and which of two registers of 64 bits it writes where that is true, and where
+    /// it is not.
+    fn chooses(&self) -> Option<(RegId, [RegId; 2])> {
+        None
+    }
+
     /// It loads what other threads do not write for it to see: threads that load at one address
     /// may share one load.
     fn loads(&self) -> bool {

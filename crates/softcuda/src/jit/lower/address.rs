@@ -18,6 +18,7 @@ use super::Lower;
 use super::cluster::Reach;
 use super::entry::Entry;
 use super::function::Frame;
+use super::groups::PlainAccess;
 use super::lanes::Form;
 use crate::grid::context::{Asked, Mode, ThreadContext};
 use crate::grid::launch::FaultKind;
@@ -228,15 +229,9 @@ impl Lower<'_> {
                     self.b.ins().brif(inside, next, &[], other, &[]);
                     self.enter(other);
                 }
-                access.site = self.unit.site();
-                let at = access.site as i32 * access::SITE_SIZE;
-                let sites = self.entry(Entry::Sites);
-                let mut load = |offset| {
-                    let (ty, flags) = (types::I64, MemFlags::trusted());
-                    self.b.ins().load(ty, flags, sites, at + offset)
-                };
-                // The base last: the subtraction takes it from memory.
-                let (units, base) = (load(access::SITE_UNITS), load(access::SITE_BASE));
+                let site = self.lanes.as_ref().and_then(|lanes| lanes.site);
+                access.site = site.unwrap_or_else(|| self.unit.site());
+                let (units, base) = self.range_of(access.site);
                 (self.b.ins().isub(first, base), units, None)
             }
         };
@@ -434,6 +429,59 @@ impl Lower<'_> {
         let distance = self.b.ins().rotr_imm(first, i64::from(log2));
         let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
         (self.b.ins().iadd(base, first), inside)
+    }
+
+    /// Whether a group's accesses, the first of which is at a host address, are inside of an array;
+    /// where none is known, of the range of a new site, which comes with it.
+    pub(super) fn row_is_inside(
+        &mut self,
+        first: Value,
+        access: PlainAccess,
+        stride: i64,
+    ) -> (Value, Option<u32>) {
+        let row = Access {
+            threads: self.width() as u64,
+            stride: stride as u64,
+            ..Access::one(access.size, access.write)
+        };
+        if let Some(inside) = self.inside_array(access.offset, &row) {
+            return (inside, None);
+        }
+        let (inside, site) = self.row_in_range(first, access, stride);
+        (inside, Some(site))
+    }
+
+    /// Whether such accesses are inside of the range of a new site, which comes with it: that of
+    /// the last access that was checked by itself.
+    pub(super) fn row_in_range(
+        &mut self,
+        first: Value,
+        access: PlainAccess,
+        stride: i64,
+    ) -> (Value, u32) {
+        let site = self.unit.site();
+        let (units, base) = self.range_of(site);
+        let log2 = access.size.trailing_zeros();
+        let distance = self.b.ins().isub(first, base);
+        let distance = self.b.ins().rotr_imm(distance, i64::from(log2));
+        let more = (stride * (self.width() as i64 - 1)) >> log2;
+        // No distance that is inside is so large that the last would wrap.
+        let last = self.b.ins().iadd_imm(distance, more);
+        let below = IntCC::UnsignedLessThan;
+        let inside = [distance, last].map(|at| self.b.ins().icmp(below, at, units));
+        (self.b.ins().band(inside[0], inside[1]), site)
+    }
+
+    /// How many accesses a site's range has room for, one after the other, and where it begins.
+    fn range_of(&mut self, site: u32) -> (Value, Value) {
+        let at = site as i32 * access::SITE_SIZE;
+        let sites = self.entry(Entry::Sites);
+        let mut load = |offset| {
+            let (ty, flags) = (types::I64, MemFlags::trusted());
+            self.b.ins().load(ty, flags, sites, at + offset)
+        };
+        // The base last: the subtraction takes it from memory.
+        (load(access::SITE_UNITS), load(access::SITE_BASE))
     }
 
     /// Where generic addresses of a space start.

@@ -434,6 +434,13 @@ impl Operation for Select {
         of(&self.a)?.or(of(&self.b)?)
     }
 
+    fn chooses(&self) -> Option<(RegId, [RegId; 2])> {
+        match (&self.c, &self.a, &self.b) {
+            (Arg::Reg(c), Arg::Reg(a), Arg::Reg(b)) if self.ty.size() == 8 => Some((*c, [*a, *b])),
+            _ => None,
+        }
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         let a = l.read(&self.a, self.ty);
         let b = l.read(&self.b, self.ty);

@@ -3,14 +3,16 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::Variable;
+use ptx::ast::Space;
 use smallvec::SmallVec;
 
 use super::{Form, Kept, vector_of};
 use crate::grid::context::THREAD_STRIDE;
 use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::lower::memory::WeakAccess;
 use crate::jit::lower::{Lower, value_type};
 use crate::jit::program::{Instruction, Step};
-use crate::jit::spmd::{Loop, Masked, WIDEST, WIDTH, Way};
+use crate::jit::spmd::{Loop, Masked, WIDEST, WIDTH, Way, in_rows};
 
 /// Which threads of a group come somewhere: elements of 32 bits, all set or none.
 pub(super) type Mask = SmallVec<[Value; WIDTH / 4]>;
@@ -219,7 +221,7 @@ impl Lower<'_> {
     }
 
     /// A mask and the other threads; the other way round if it is `negated`.
-    fn both(&mut self, mask: &Mask, negated: bool) -> [Mask; 2] {
+    pub(super) fn both(&mut self, mask: &Mask, negated: bool) -> [Mask; 2] {
         let others: Mask = mask.iter().map(|mask| self.b.ins().bnot(*mask)).collect();
         match negated {
             false => [mask.clone(), others],
@@ -304,8 +306,11 @@ impl Lower<'_> {
             let free = instruction.operation.pure() || instruction.operation.loads_parameter();
             if free || way == Way::Once {
                 self.step_by_mask(at, instruction, shared, mask, bits);
-            } else if way != Way::Row || !self.row_by_mask(instruction, mask, bits, shared) {
-                self.each(instruction, Some(bits), |written| shared.contains(written));
+            } else {
+                let kept = |written: &RegId| shared.contains(written);
+                if !self.row_by_mask(instruction, mask, bits, kept) {
+                    self.each(instruction, Some(bits), kept);
+                }
             }
         }
         if let Some(falls) = falls {
@@ -322,17 +327,29 @@ impl Lower<'_> {
         mask: &Mask,
         bits: Value,
     ) {
-        let needed = |register: &&RegId| shared.contains(*register);
-        let needed: Vec<RegId> = instruction.writes.iter().filter(needed).copied().collect();
-        let old: Vec<Vec<Value>> = needed
-            .iter()
-            .map(|register| self.all_of(*register))
-            .collect();
+        let old = self.held_before(instruction, |written| shared.contains(written));
         match instruction.operation.weak_access() {
             Some(_) => self.by_first(instruction, bits),
             None => self.group_step(at, instruction),
         }
-        for (register, old) in needed.into_iter().zip(old) {
+        self.keep_others(old, mask, bits);
+    }
+
+    /// What the registers that a step writes hold before, of those that are `kept`.
+    pub(super) fn held_before(
+        &mut self,
+        instruction: &Instruction,
+        kept: impl Fn(&RegId) -> bool,
+    ) -> Vec<(RegId, Vec<Value>)> {
+        let needed = instruction.writes.iter().filter(|written| kept(written));
+        needed
+            .map(|register| (*register, self.all_of(*register)))
+            .collect()
+    }
+
+    /// Threads that are not here have again what they had.
+    pub(super) fn keep_others(&mut self, old: Vec<(RegId, Vec<Value>)>, mask: &Mask, bits: Value) {
+        for (register, old) in old {
             match self.lanes().kept(register).clone() {
                 Kept::One(_) => unreachable!("what others need is not kept once"),
                 Kept::Vectors(variables) => {
@@ -369,20 +386,66 @@ impl Lower<'_> {
         self.set_form(Form::Once);
     }
 
-    /// Accesses of a row by those threads that are here, if they may go by vectors: loads and
-    /// stores of the block's shared memory, which nobody else accesses while its groups run. Where
-    /// not the whole row is inside, threads do it one after the other.
-    fn row_by_mask(
+    /// Accesses of a row by those threads that are here. Where the whole row is inside, a load
+    /// takes all of it, and each thread that is not here stores aside; where it is not, threads
+    /// access it one after the other. The registers that are `kept` hold what they did where
+    /// threads are not here.
+    pub(super) fn row_by_mask(
         &mut self,
         instruction: &Instruction,
         mask: &Mask,
         bits: Value,
-        shared: &[RegId],
+        kept: impl Fn(&RegId) -> bool,
     ) -> bool {
         let operation = &instruction.operation;
         let (Some(access), Some(weak)) = (operation.plain_access(), operation.weak_access()) else {
             return false;
         };
+        let stride = self.lanes().plan.class(access.base).stride();
+        let Some(stride) = stride.filter(|stride| in_rows(*stride, access.size)) else {
+            return false;
+        };
+        let is_host = matches!(access.space, None | Some(Space::Global));
+        if !(weak.shared || is_host) || self.group.is_some() {
+            return false;
+        }
+        self.set_form(Form::Once);
+        let base = Arg::Reg(access.base);
+        let first = self.address(&Arg::Address(Box::new(base), access.offset));
+        let (at, inside, site) = match weak.shared {
+            true => {
+                let more = stride as u32 * (self.width() as u32 - 1);
+                let (at, inside) = self.shared_access(first, access.size, more);
+                (at, inside, None)
+            }
+            false => {
+                let (inside, site) = self.row_is_inside(first, access, stride);
+                (first, inside, site)
+            }
+        };
+        let (row, each, next) = (self.fresh_block(), self.cold_block(), self.fresh_block());
+        self.b.ins().brif(inside, row, &[], each, &[]);
+        self.enter(row);
+        if !access.write {
+            let old = self.held_before(instruction, &kept);
+            self.load_rows(weak.registers, weak.ty, at, stride);
+            self.keep_others(old, mask, bits);
+        } else if !(weak.shared && self.store_over(weak, at, stride, mask)) {
+            self.store_aside(weak, at, stride, bits);
+        }
+        self.b.ins().jump(next, &[]);
+        self.enter(each);
+        self.lanes().site = site;
+        self.each(instruction, Some(bits), kept);
+        self.lanes().site = None;
+        self.b.ins().jump(next, &[]);
+        self.enter(next);
+        true
+    }
+
+    /// Stores a row in the block's shared memory, where threads that are not here store what is
+    /// there: nobody else accesses that while the block's groups run.
+    fn store_over(&mut self, weak: WeakAccess<'_>, to: Value, stride: i64, mask: &Mask) -> bool {
         let [Arg::Reg(register)] = weak.registers else {
             return false;
         };
@@ -390,46 +453,43 @@ impl Lower<'_> {
             return false;
         };
         let held = self.register_types[register.0 as usize];
-        let stride = self.lanes().plan.class(access.base).stride();
-        let whole = held.bits() == value_type(weak.ty).bits()
-            && access.size == held.bytes()
-            && stride == Some(i64::from(held.bytes()));
-        if !weak.shared || !whole || self.is_predicate(*register) {
+        let is_whole = held.bits() == value_type(weak.ty).bits();
+        if !is_whole || stride != i64::from(held.bytes()) || self.is_predicate(*register) {
             return false;
         }
-        self.set_form(Form::Once);
-        let base = Arg::Reg(access.base);
-        let first = self.address(&Arg::Address(Box::new(base), access.offset));
-        let more = access.size * (WIDTH as u32 - 1);
-        let (at, inside) = self.shared_access(first, access.size, more);
-        let (row, each, next) = (self.fresh_block(), self.cold_block(), self.fresh_block());
-        self.b.ins().brif(inside, row, &[], each, &[]);
-        self.enter(row);
         let (vector, flags) = (vector_of(held), MemFlags::trusted());
-        for (chunk, variable) in variables.into_iter().enumerate() {
+        let wide = vector.lane_bits() == 64;
+        for chunk in 0..variables.len() {
             let offset = 16 * chunk as i32;
             let mask = self.mask_in(mask, chunk, vector);
-            let there = self.b.ins().load(vector, flags, at, offset);
-            if access.write {
-                let wide = vector.lane_bits() == 64;
-                self.set_form(Form::Vector { chunk, wide });
-                let value = self.held(*register);
-                let value = self.b.ins().bitselect(mask, value, there);
+            let there = self.b.ins().load(vector, flags, to, offset);
+            self.set_form(Form::Vector { chunk, wide });
+            let value = self.held(*register);
+            let value = self.b.ins().bitselect(mask, value, there);
+            self.b.ins().store(flags, value, to, offset);
+        }
+        self.set_form(Form::Once);
+        true
+    }
+
+    /// Stores a row, where threads that are not here store into a place of their own: which those
+    /// are, no branch of the processor must foretell.
+    fn store_aside(&mut self, weak: WeakAccess<'_>, to: Value, stride: i64, bits: Value) {
+        let flags = MemFlags::trusted();
+        let slot = self.lanes().aside;
+        let aside = self.b.ins().stack_addr(types::I64, slot, 0);
+        for lane in 0..self.width() {
+            self.set_form(Form::Lane(lane));
+            let here = self.b.ins().iadd_imm(to, lane as i64 * stride);
+            let counts = self.b.ins().band_imm(bits, 1 << lane);
+            let at = self.b.ins().select(counts, here, aside);
+            for (n, register) in (0..).zip(weak.registers) {
+                let value = self.read(register, weak.ty);
+                let offset = n * weak.ty.size() as i32;
                 self.b.ins().store(flags, value, at, offset);
-            } else if shared.contains(register) {
-                let old = self.b.use_var(variable);
-                let value = self.b.ins().bitselect(mask, there, old);
-                self.b.def_var(variable, value);
-            } else {
-                self.b.def_var(variable, there);
             }
         }
-        self.b.ins().jump(next, &[]);
-        self.enter(each);
-        self.each(instruction, Some(bits), |written| shared.contains(written));
-        self.b.ins().jump(next, &[]);
-        self.enter(next);
-        true
+        self.set_form(Form::Once);
     }
 
     /// A part of a mask for a vector of a type.

@@ -21,6 +21,7 @@ mod agreement;
 mod ahead;
 mod apart;
 mod chains;
+mod chosen;
 mod masks;
 mod meetings;
 mod of_block;
@@ -127,6 +128,11 @@ pub(in crate::jit::lower) struct Lanes {
     rows: HashMap<u32, Value>,
     /// The accesses of the step are known to be inside of an array.
     pub checked: bool,
+    /// Where the range is remembered that all threads' accesses of the step are checked against, if
+    /// each has no place of its own for that.
+    pub site: Option<u32>,
+    /// Where threads store that are not to store.
+    aside: ir::StackSlot,
     /// Where a thread whose access is not known to be allowed goes, if the group can do anew what
     /// its threads do one after the other.
     pub retreat: Option<Block>,
@@ -395,6 +401,7 @@ impl Lower<'_> {
         turns: Option<Turns>,
     ) {
         let count = plan.control.graph.successors.len();
+        let aside = slot(&mut self.b, 16);
         self.lanes = Some(Lanes {
             form: Form::Thread,
             registers: vec![None; self.register_types.len()],
@@ -406,6 +413,8 @@ impl Lower<'_> {
             slice: Slice::WHOLE,
             rows: HashMap::new(),
             checked: false,
+            site: None,
+            aside,
             retreat: None,
             ahead: HashMap::new(),
             by_one: false,

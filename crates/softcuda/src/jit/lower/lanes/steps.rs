@@ -45,7 +45,14 @@ impl Lower<'_> {
                         false => bits,
                         true => self.b.ins().bnot(bits),
                     };
-                    self.each(instruction, Some(bits), |_| true);
+                    let is_row = instruction.operation.weak_access().is_some() && {
+                        let holds = self.predicate_mask(register);
+                        let [mask, _] = self.both(&holds, negated);
+                        self.row_by_mask(instruction, &mask, bits, |_| true)
+                    };
+                    if !is_row {
+                        self.each(instruction, Some(bits), |_| true);
+                    }
                 }
             };
         }
@@ -192,6 +199,9 @@ impl Lower<'_> {
     /// Thread after thread. Where one check tells that all accesses are inside of an array, none
     /// has one of its own.
     fn each_of_all(&mut self, instruction: &Instruction) {
+        if self.load_chosen(instruction) {
+            return;
+        }
         let Some(outside) = self.any_outside(instruction) else {
             let done = self.likely_row(instruction);
             self.each(instruction, None, |_| true);
@@ -259,7 +269,7 @@ impl Lower<'_> {
 
     /// Where the threads' addresses likely count up, the accesses of those that do are one row. The
     /// builder is where they do not; what is answered is where those of a row are done.
-    fn likely_row(&mut self, instruction: &Instruction) -> Option<Block> {
+    pub(super) fn likely_row(&mut self, instruction: &Instruction) -> Option<Block> {
         let access = instruction.operation.plain_access()?;
         instruction.operation.weak_access()?;
         let stride = self.lanes().plan.likely_stride(access.base)?;
