@@ -239,6 +239,8 @@ pub(crate) struct Instruction {
     pub specials: SmallVec<[Special; 1]>,
     /// One of its operands is an address in brackets.
     pub addresses: bool,
+    /// One of its operands is in the area for calls: an argument or a result of one.
+    pub in_call_area: bool,
     /// It sees the bits of a NaN in its operands.
     pub reads_bits: bool,
     /// What it does.

@@ -155,8 +155,9 @@ pub(crate) fn lower(
     };
     let plan = match l.frame {
         Frame::Loop { .. } | Frame::Rounds { .. } if l.unit.vectors => {
-            let grants = grants && matches!(l.frame, Frame::Loop { .. });
-            Plan::of(function, body, grants)
+            let is_loop = matches!(l.frame, Frame::Loop { .. });
+            let plan = Plan::of(function, body, grants && is_loop);
+            plan.filter(|plan| is_loop || !plan.has_alone())
         }
         _ => None,
     };

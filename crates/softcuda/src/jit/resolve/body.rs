@@ -261,6 +261,7 @@ fn decode(
                     reads,
                     specials: specials(&pending.args),
                     addresses: pending.args.iter().any(in_brackets),
+                    in_call_area: pending.args.iter().any(|arg| in_call_area(arg, tables)),
                     reads_bits: nans.reads_bits(instruction, &pending.args),
                     operation,
                 }));
@@ -269,6 +270,18 @@ fn decode(
         }
     }
     decoded
+}
+
+/// Whether an operand is in the area for calls.
+fn in_call_area(arg: &Arg, tables: &Tables) -> bool {
+    match arg {
+        Arg::Symbol(Symbol::Param(at), _) => {
+            matches!(tables.params[*at as usize].place, Place::Call(_))
+        }
+        Arg::Address(base, _) => in_call_area(base, tables),
+        Arg::List(args) => args.iter().any(|arg| in_call_area(arg, tables)),
+        _ => false,
+    }
 }
 
 /// The special registers that operands name.

@@ -9,7 +9,7 @@ use ptx::ast::{Immediate, Space, Type};
 use super::assumed::{Assumed, Kind};
 use super::control::Control;
 use super::facts::Facts;
-use super::{Class, Regions, Same, WIDTH, Way, wants_all};
+use super::{Class, Regions, Same, WIDTH, Way, alone, wants_all};
 use crate::jit::decode::{Arg, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -191,6 +191,9 @@ fn settled(
     mut known: Known,
     parts: impl Fn(RegId) -> bool,
 ) -> Known {
+    for register in alone::written(body, control, live) {
+        known.classes[register.0 as usize] = Class::Varying;
+    }
     let mut parted = vec![false; control.graph.successors.len()];
     loop {
         let before = (known.classes.clone(), known.zeros.clone());

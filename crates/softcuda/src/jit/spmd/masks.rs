@@ -4,6 +4,7 @@
 //!
 //! That is cheaper than letting threads go on one by one where there are few steps.
 
+use super::alone::is_alone;
 use super::facts::Facts;
 use super::regions::Regions;
 use super::{Class, Way, wants_all};
@@ -177,7 +178,8 @@ impl Judge<'_> {
         let narrow =
             |register: &RegId| self.facts.body.tables.registers[register.0 as usize].size() <= 8;
         let jumps = matches!(operation.flow(), Flow::Next | Flow::Jump(_));
-        if !jumps || operation.waits() || operation.polls() || operation.faults() {
+        if !jumps || is_alone(step) || operation.waits() || operation.polls() || operation.faults()
+        {
             return false;
         }
         if operation.flow() != Flow::Next {

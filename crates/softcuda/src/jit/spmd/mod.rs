@@ -30,6 +30,7 @@
 //! Lowering is in [`lower::lanes`](super::lower::lanes). A plan can be printed; `SOFTCUDA_DUMP`
 //! writes it beside the code.
 
+mod alone;
 mod apart;
 mod assumed;
 mod classes;
@@ -52,7 +53,7 @@ mod wide;
 use std::fmt;
 
 use super::analysis;
-use super::decode::{Callee, Flow, RegId};
+use super::decode::{Flow, RegId};
 use super::liveness;
 use super::program::{Body, Function, Step};
 use assumed::Assumed;
@@ -226,6 +227,8 @@ pub(crate) struct Plan {
     pub passes: Option<Passes>,
     /// By block of a body with regions, what threads do one after the other from its end on.
     pub apart: Vec<Option<Apart>>,
+    /// By block, whether threads that come there go on by themselves.
+    alone: Vec<bool>,
     /// By block of such a body, whether groups never come to it but by masks.
     unreached: Vec<bool>,
     assumed: Assumed,
@@ -242,12 +245,15 @@ impl Plan {
         if !function.kernel || !eligible(body) {
             return None;
         }
+        let places = analysis::waits_in_rounds(body);
         let control = Control::of(body, |at| Assumed::may_be(body, at));
+        if alone::blocks(body, &control)?.contains(&true) && !places.is_empty() {
+            return None;
+        }
         let live = liveness::live_in(body, &control.graph)?;
         let zeros = Zeros::of(body);
         let known = classes::of(body, &control, &live, WIDTH, &zeros.of);
         let parted = classes::alike(body, &control, &live, WIDTH, &zeros.of);
-        let places = analysis::waits_in_rounds(body);
         let both = [&known, &parted];
         let grants = grants && places.is_empty() && body.steps.len() <= MOST_STEPS_IN_TWO;
         let assumed = Assumed::of(body, &control, &live, &zeros.of, both, &places, grants);
@@ -271,6 +277,7 @@ impl Plan {
             _ => false,
         };
         let control = Control::of(body, widens);
+        let alone = alone::blocks(body, &control)?;
         let live = liveness::live_in(body, &control.graph)?;
         debug_assert!(ways.iter().enumerate().all(|(at, way)| {
             let is_assumed = matches!(way, Way::Assume { .. } | Way::Same(_));
@@ -339,7 +346,7 @@ impl Plan {
         };
         let masked = judge.all();
         let passes = match regions {
-            None if assumed.steps.is_empty() => Passes::of(facts),
+            None if assumed.steps.is_empty() && !alone.contains(&true) => Passes::of(facts),
             _ => None,
         };
         for (apart, masked) in apart.iter_mut().zip(&masked) {
@@ -349,6 +356,7 @@ impl Plan {
             }
         }
         let plan = Plan {
+            alone,
             wide,
             lanes,
             straight,
@@ -443,6 +451,16 @@ impl Plan {
         self.unreached.get(block) == Some(&true)
     }
 
+    /// Whether the threads of a group that come to a block go on by themselves.
+    pub fn is_alone(&self, block: usize) -> bool {
+        self.alone[block]
+    }
+
+    /// Whether there is such a block.
+    pub fn has_alone(&self) -> bool {
+        self.alone.contains(&true)
+    }
+
     /// Whether groups may come to a block by masks.
     pub fn is_by_masks(&self, block: usize) -> bool {
         let mut masked = self.masked.iter().flatten();
@@ -457,8 +475,9 @@ impl Plan {
     /// Whether enough is done for all threads together.
     fn pays(&self, body: &Body) -> bool {
         let (mut together, mut each) = (0, 0);
-        for (step, way) in body.steps.iter().zip(&self.ways) {
-            if let (Step::Instruction(_), way) = (step, way) {
+        for (at, (step, way)) in body.steps.iter().zip(&self.ways).enumerate() {
+            let is_alone = self.alone[self.control.graph.block_of[at]];
+            if let (Step::Instruction(_), way, false) = (step, way, is_alone) {
                 match way {
                     Way::Each => each += 1,
                     Way::Vector | Way::Row => together += 1,
@@ -476,19 +495,16 @@ impl Plan {
     }
 }
 
-/// What the vector form does not do: local memory, calls, tables of jumps, the carry flag.
+/// What the vector form does not do: tables of jumps, the carry flag, most of local memory.
 fn eligible(body: &Body) -> bool {
     body.steps.len() <= MOST_STEPS
-        && body.tables.frame == 0
-        && body.tables.call_area == 0
+        && alone::may_be(body)
         && body.steps.iter().all(|step| {
             let Step::Instruction(instruction) = step else {
                 return true;
             };
             let operation = &instruction.operation;
-            operation.callee() == Callee::None
-                && !operation.uses_stack()
-                && !operation.uses_local()
+            !operation.uses_stack()
                 && !operation.carry()
                 && (!operation.waits() || operation.waits_in_rounds())
                 && !matches!(operation.flow(), Flow::Table(_))
@@ -510,6 +526,9 @@ impl fmt::Display for Plan {
         }
         if let Some(granted) = self.granted() {
             writeln!(f, "{granted:?}")?;
+        }
+        for (at, _) in self.alone.iter().enumerate().filter(|(_, alone)| **alone) {
+            writeln!(f, "block {at}: one by one")?;
         }
         for (at, masked) in self.masked.iter().enumerate() {
             if let Some(Masked {

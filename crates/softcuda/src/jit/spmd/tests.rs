@@ -117,6 +117,23 @@ fn guards_that_differ_make_vectors_of_numbers() {
 }
 
 #[test]
+fn local_memory_that_few_come_to_is_used_one_by_one() {
+    let body = |local: &str| {
+        format!(
+            ".local .align 4 .b8 l[16]; ld.param.u32 %r7, [n]; mov.u32 %r1, %tid.x;
+            mul.lo.u32 %r2, %r1, %r1; xor.b32 %r2, %r2, 5; mul.lo.u32 %r2, %r2, %r1;
+            or.b32 %r2, %r2, 3; xor.b32 %r3, %r2, %r1; setp.lt.u32 %p1, %r3, 9; @%p1 bra past;
+            {local} ld.local.u32 %r4, [l]; add.u32 %r2, %r2, %r4;
+            past: mul.lo.u32 %r2, %r2, 7; xor.b32 %r2, %r2, %r3; st.shared.u32 [tile], %r2;"
+        )
+    };
+    let (plan, _) = plan(&body("st.local.u32 [l], %r1;")).expect("it has a plan");
+    assert!(plan.has_alone(), "{plan}");
+    let generic = "cvta.local.u64 %rd1, %rd2; st.u32 [%rd1], %r1;";
+    assert!(super::tests::plan(&body(generic)).is_none());
+}
+
+#[test]
 fn what_has_no_plan() {
     for body in [
         // A wait that some threads of a group leave out.

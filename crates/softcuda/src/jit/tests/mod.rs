@@ -1,5 +1,6 @@
 //! The compiler as a whole: whole modules, loaded and run.
 
+mod alone;
 mod apart;
 mod async_copies;
 mod atomics;
@@ -23,6 +24,7 @@ mod forms;
 mod fuzz;
 mod known;
 mod likely_rows;
+mod masked_rows;
 mod matrices;
 mod matrix_misuse;
 mod mbarriers;

@@ -118,18 +118,23 @@ impl Lower<'_> {
     }
 
     /// The step of this block that computes what a register holds before another, through copies.
-    fn computed(&self, mut register: RegId, mut before: usize) -> Option<(usize, &Instruction)> {
+    /// What is computed in other blocks may be held no more: nothing here reads it.
+    fn computed(
+        &mut self,
+        mut register: RegId,
+        mut before: usize,
+    ) -> Option<(usize, &Instruction)> {
+        let control = &self.lanes().plan.control;
+        let begins = control.first[control.graph.block_of[before]];
         let body = self.body;
         loop {
-            let (at, step) = body.steps[..before]
-                .iter()
-                .enumerate()
+            let mut steps = (begins..before)
                 .rev()
-                .map_while(|(at, step)| match step {
+                .filter_map(|at| match &body.steps[at] {
                     Step::Instruction(step) => Some((at, step)),
                     Step::Label(_) => None,
-                })
-                .find(|(_, step)| step.writes.contains(&register))?;
+                });
+            let (at, step) = steps.find(|(_, step)| step.writes.contains(&register))?;
             if step.guard.is_some() {
                 return None;
             }

@@ -6,8 +6,9 @@ use cranelift_frontend::Variable;
 use ptx::ast::Space;
 use smallvec::SmallVec;
 
-use super::{Form, Kept, vector_of};
+use super::{Form, Kept, LARGEST, vector_of};
 use crate::grid::context::THREAD_STRIDE;
+use crate::jit::analysis;
 use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::lower::memory::WeakAccess;
 use crate::jit::lower::{Lower, value_type};
@@ -431,6 +432,7 @@ impl Lower<'_> {
             self.load_rows(weak.registers, weak.ty, at, stride);
             self.keep_others(old, mask, bits);
         } else if !(weak.shared && self.store_over(weak, at, stride, mask)) {
+            debug_assert!(u64::from(access.size) <= LARGEST);
             self.store_aside(weak, at, stride, bits);
         }
         self.b.ins().jump(next, &[]);
@@ -444,7 +446,7 @@ impl Lower<'_> {
     }
 
     /// Stores a row in the block's shared memory, where threads that are not here store what is
-    /// there: nobody else accesses that while the block's groups run.
+    /// there: nobody else accesses that while the block's groups run, but blocks of a cluster.
     fn store_over(&mut self, weak: WeakAccess<'_>, to: Value, stride: i64, mask: &Mask) -> bool {
         let [Arg::Reg(register)] = weak.registers else {
             return false;
@@ -453,6 +455,9 @@ impl Lower<'_> {
             return false;
         };
         let held = self.register_types[register.0 as usize];
+        if analysis::reaches(self.body) {
+            return false;
+        }
         let is_whole = held.bits() == value_type(weak.ty).bits();
         if !is_whole || stride != i64::from(held.bytes()) || self.is_predicate(*register) {
             return false;

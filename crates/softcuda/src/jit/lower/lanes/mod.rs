@@ -158,6 +158,9 @@ pub(in crate::jit::lower) struct Lanes {
     /// `%tid.x` of the thread that runs by itself.
     x: Variable,
     slot: ir::StackSlot,
+    /// Where the local memory of a group's threads lies in it, which have one place for that while
+    /// they run.
+    local: Option<i32>,
     /// Where registers lie in it.
     places: HashMap<RegId, i32>,
     size: i32,
@@ -178,6 +181,9 @@ pub(in crate::jit::lower) struct Lanes {
     /// Where a thread goes on that parted from its group.
     parted: Block,
 }
+
+/// The most bytes that a thread stores at once: `.v4.b64`, or `.v8.b32`.
+const LARGEST: u64 = 32;
 
 /// Where a group goes on that parted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,11 +284,16 @@ impl Lower<'_> {
                 continue;
             }
             let end = self.end_of_block(at);
-            self.lower_group_part(at..end);
+            if !self.goes_alone(at) {
+                self.lower_group_part(at..end);
+            }
             at = end;
         }
         self.group_begins(at);
-        if !self.is_unreached(at) {
+        let plan = &self.lanes().plan;
+        let last = plan.control.block_at(at);
+        let falls_in = plan.control.begins(at).is_some() || !plan.is_alone(last);
+        if falls_in && !self.is_unreached(at) {
             self.end_group();
         }
     }
@@ -309,6 +320,19 @@ impl Lower<'_> {
         }
     }
 
+    /// At the head of a block where threads go on by themselves: has the group part.
+    fn goes_alone(&mut self, at: usize) -> bool {
+        let plan = &self.lanes().plan;
+        let block = plan.control.block_at(at);
+        let is_alone = plan.is_alone(block);
+        if is_alone {
+            let join = plan.control.joins[block];
+            let here = self.stand(block);
+            self.part(&[block], &[here; WIDTH], join);
+        }
+        is_alone
+    }
+
     /// Behind the last step of the block that a step is in.
     fn end_of_block(&mut self, at: usize) -> usize {
         let of = &self.lanes().plan.control.graph.block_of;
@@ -333,6 +357,7 @@ impl Lower<'_> {
                     self.b.ins().jump(begins, &[]);
                 }
                 Some(before) if self.lanes().plan.is_unreached(before) => {}
+                Some(before) if self.lanes().plan.is_alone(before) => {}
                 Some(before) => {
                     let falls = self.way_to(before, block);
                     self.b.ins().jump(falls, &[]);
@@ -401,7 +426,7 @@ impl Lower<'_> {
         turns: Option<Turns>,
     ) {
         let count = plan.control.graph.successors.len();
-        let aside = slot(&mut self.b, 16);
+        let aside = slot(&mut self.b, LARGEST);
         self.lanes = Some(Lanes {
             form: Form::Thread,
             registers: vec![None; self.register_types.len()],
@@ -428,6 +453,7 @@ impl Lower<'_> {
             first: self.b.declare_var(types::I32),
             x: self.b.declare_var(types::I32),
             slot: slot(&mut self.b, 16),
+            local: None,
             places: HashMap::new(),
             size: REGISTERS,
             next: self.cold_block(),

@@ -13,6 +13,7 @@ use super::{
 use crate::grid::context::BlockContext;
 use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
+use crate::jit::lower::entry::Entry;
 use crate::jit::spmd::WIDTH;
 
 impl Lower<'_> {
@@ -193,6 +194,42 @@ impl Lower<'_> {
         self.b.ins().iadd(base, offset)
     }
 
+    /// Copies the local memory of the group's thread of this number from the slot, or into it.
+    fn copy_local(&mut self, lane: Value, from_slot: bool) {
+        let Some(place) = self.lanes().local else {
+            return;
+        };
+        let size = self.body.tables.frame;
+        let kept = self.in_slot(lane, size.next_multiple_of(16) as u32);
+        let kept = self.b.ins().iadd_imm(kept, i64::from(place));
+        let local = self.entry(Entry::LocalBase);
+        let (to, from) = if from_slot {
+            (local, kept)
+        } else {
+            (kept, local)
+        };
+        self.copy(to, from, size, 8);
+    }
+
+    /// Takes room for the local memory of a group's threads, which holds zeros at first.
+    fn keep_local(&mut self) {
+        let size = self.body.tables.frame;
+        if size == 0 || !self.lanes().plan.has_alone() {
+            return;
+        }
+        let lanes = self.lanes();
+        let place = (lanes.size + 15) & !15;
+        let bytes = WIDTH as i32 * size.next_multiple_of(16) as i32;
+        lanes.local = Some(place);
+        lanes.size = place + bytes;
+        let slot = lanes.slot;
+        let zero = self.zero(types::I64);
+        let zero = self.b.ins().splat(types::I64X2, zero);
+        for at in (place..place + bytes).step_by(16) {
+            self.b.ins().stack_store(zero, slot, at);
+        }
+    }
+
     /// A thread's value as it lies in the slot.
     fn slot_value(&mut self, register: RegId, value: Value) -> Value {
         match self.is_predicate(register) {
@@ -241,6 +278,7 @@ impl Lower<'_> {
             for register in self.lanes().plan.live[block].clone() {
                 self.leave_for_group(register, lane);
             }
+            self.copy_local(lane, false);
             let to = self.in_slot(lane, 4);
             self.b.ins().store(MemFlags::trusted(), join, to, STANDS);
             self.b.ins().jump(next, &[]);
@@ -340,6 +378,7 @@ impl Lower<'_> {
         let wide = self.b.ins().uextend(types::I64, lane);
         let from = self.in_slot(wide, 4);
         let stands = self.b.ins().load(types::I32, flags, from, STANDS);
+        self.copy_local(wide, true);
         let nobody = self.cold_block();
         let lanes = self.lanes();
         let blocks = lanes.thread_blocks.iter().zip(&lanes.stands).enumerate();
@@ -563,5 +602,6 @@ impl Lower<'_> {
         self.b.ins().stack_store(none, slot, LANE);
         let nowhere = self.b.ins().iconst(types::I32, NOWHERE);
         self.b.ins().stack_store(nowhere, slot, JOIN);
+        self.keep_local();
     }
 }
