@@ -19,6 +19,9 @@
 //! branch is as uniform as what it is computed from. What threads write between parting and joining
 //! varies where they join.
 //!
+//! Groups have no form for calls and local memory: threads [go one by one](alone) through blocks
+//! with such.
+//!
 //! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a block
 //! run through one after the other, and the block goes on to the next. Short regions have a second
 //! form for [`Wide`] groups; where lanes part by their numbers in the warp, full warps go
