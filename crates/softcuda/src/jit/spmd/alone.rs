@@ -14,18 +14,19 @@ pub(super) fn is_alone(step: &Instruction) -> bool {
     step.operation.callee() != Callee::None || step.operation.uses_local() || step.in_call_area
 }
 
-/// Whether a body has such steps, and its groups may part around them.
+/// Whether groups may part around such steps of a body. Of its local memory nobody may have a
+/// generic address, which would be that of another thread's: it makes none, and calls nobody who
+/// could.
 pub(super) fn may_be(body: &Body) -> bool {
     let is_copied =
         |place: Place, copy: Option<u64>| matches!(place, Place::Call(_)) && copy.is_some();
+    let calls = |step: &Instruction| step.operation.callee() != Callee::None;
+    let converts = |step: &Instruction| step.operation.uses_local() && step.operation.pure();
     let mut params = body.tables.params.iter();
     body.tables.frame <= MOST_LOCAL
         && !params.any(|param| is_copied(param.place, param.copy))
-        && body.steps.iter().all(|step| match step {
-            // A generic address of local memory may come anywhere.
-            Step::Instruction(step) => !(step.operation.uses_local() && step.operation.pure()),
-            Step::Label(_) => true,
-        })
+        && !instructions(body).any(converts)
+        && (body.tables.frame == 0 || !instructions(body).any(calls))
 }
 
 /// By block, whether threads go through it by themselves; `None` where that does not pay, or
@@ -70,22 +71,25 @@ fn keeps_calls(body: &Body, control: &Control, block: usize) -> bool {
     !given
 }
 
-/// The registers that threads may have written each by itself where they join behind such blocks.
-pub(super) fn written(body: &Body, control: &Control, live: &[Vec<RegId>]) -> Vec<RegId> {
-    let mut written = vec![];
-    let blocks = 0..control.graph.successors.len();
-    for block in blocks {
-        let Some(join) = control.joins[block] else {
-            continue; // they end by themselves
-        };
-        if !control.steps(body, block).any(|(_, step)| is_alone(step)) {
-            continue;
-        }
-        let mut way = control.between(block);
-        way.push(block);
-        let steps = way.iter().flat_map(|block| control.steps(body, *block));
-        let all = steps.flat_map(|(_, step)| step.writes.iter().copied());
-        written.extend(all.filter(|register| live[join].contains(register)));
+/// The registers that threads may write each by itself from such blocks on to where they join,
+/// however the body is cut into blocks.
+pub(super) fn written(body: &Body) -> Vec<RegId> {
+    if !instructions(body).any(is_alone) {
+        return vec![];
     }
-    written
+    let control = Control::of(body, |_| false);
+    let blocks = 0..control.graph.successors.len();
+    let alone = blocks.filter(|block| control.steps(body, *block).any(|(_, step)| is_alone(step)));
+    let ways = alone.flat_map(|block| [vec![block], control.between(block)].concat());
+    let steps = ways.flat_map(|block| control.steps(body, block));
+    steps
+        .flat_map(|(_, step)| step.writes.iter().copied())
+        .collect()
+}
+
+fn instructions(body: &Body) -> impl Iterator<Item = &Instruction> {
+    body.steps.iter().filter_map(|step| match step {
+        Step::Instruction(step) => Some(step),
+        Step::Label(_) => None,
+    })
 }

@@ -191,7 +191,7 @@ fn settled(
     mut known: Known,
     parts: impl Fn(RegId) -> bool,
 ) -> Known {
-    for register in alone::written(body, control, live) {
+    for register in alone::written(body) {
         known.classes[register.0 as usize] = Class::Varying;
     }
     let mut parted = vec![false; control.graph.successors.len()];

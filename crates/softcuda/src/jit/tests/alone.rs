@@ -62,6 +62,20 @@ fn what_is_written_there_varies() {
         add.u32 %r9, %r9, %r13;
         skip: mad.lo.u32 %r9, %r9, 31, %r12;",
     );
+    // Where a block may be cut: nothing wraps there.
+    for cut in [
+        "mul.wide.u32 %rd6, %r3, 4;",
+        "div.u32 %r14, %r3, 3;",
+        "cvt.u64.u32 %rd6, %r3;",
+    ] {
+        for (before, behind) in [("mov.u32 %r12, 9;", ""), ("", "mov.u32 %r12, 9;")] {
+            all_same(&format!(
+                ".local .align 4 .b8 l[8]; mov.u64 %rd10, l; mov.u32 %r12, 5;
+                setp.gt.s32 %p6, %r3, 0; @%p6 bra skip; {before} {cut} st.local.u32 [%rd10], %r1;
+                {cut} {behind} skip: mad.lo.u32 %r9, %r9, 31, %r12;"
+            ));
+        }
+    }
 }
 
 /// An access outside of local memory is a fault of the thread that makes it.
@@ -84,6 +98,8 @@ const FUNCTIONS: &str = ".func (.param .b32 r) twice(.param .b32 a, .param .b64 
         mad.lo.u32 %a0, %a2, 2, %a1; st.param.u32 [r], %a0; ret; }
     .func ends(.param .b32 a) { .reg .b32 %a<2>; .reg .pred %q; ld.param.u32 %a0, [a];
         and.b32 %a0, %a0, 2; setp.ne.u32 %q, %a0, 0; @%q exit; ret; }
+    .func (.param .b64 r) generic(.param .b64 a) { .reg .b64 %a<2>; ld.param.u64 %a0, [a];
+        cvta.local.u64 %a0, %a0; st.param.u64 [r], %a0; ret; }
     .func fails(.param .b32 a) { .reg .b32 %a<2>; .reg .pred %q; ld.param.u32 %a0, [a];
         setp.eq.u32 %q, %a0, 11; @%q trap; ret; }";
 
@@ -131,6 +147,18 @@ fn arguments_from_elsewhere() {
         st.param.b64 [y], %rd3; setp.gt.u32 %p5, %r1, 4; @%p5 bra other; add.u32 %r9, %r9, 1;
         other: call.uni (ret), twice, (x, y); ld.param.b32 %r7, [ret]; add.u32 %r9, %r9, %r7;
         skip: mul.lo.u32 %r9, %r9, 3;",
+    );
+}
+
+/// Local memory by an address that a function has made: no group shares it.
+#[test]
+fn generic_addresses_of_local_memory() {
+    calls_same(
+        ".local .align 8 .b8 l[8]; mov.u64 %rd10, l; mov.u64 %rd11, %rd3; @!%p1 bra skip;
+        st.local.u32 [l], %r9;
+        { .param .b64 ret; .param .b64 x; st.param.b64 [x], %rd10; call.uni (ret), generic, (x);
+        ld.param.b64 %rd11, [ret]; }
+        skip: mul.lo.u32 %r9, %r9, 3; ld.u32 %r7, [%rd11]; add.u32 %r9, %r9, %r7;",
     );
 }
 
