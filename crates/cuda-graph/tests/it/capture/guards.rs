@@ -430,7 +430,7 @@ fn what_other_code_ended_is_told_and_not_touched() {
     let other = Scene::of(scene.context.clone());
     let capture = Capture::begin(&other.stream).unwrap();
     let mut taken = Capture::begin(&scene.stream).unwrap();
-    let failed = foreign(&mut *taken, |stream| {
+    let failed = foreign(&mut taken, |stream| {
         end_raw(&scene);
         Ok(stream.join(&other.stream)?)
     });
@@ -440,7 +440,7 @@ fn what_other_code_ended_is_told_and_not_touched() {
         _ => panic!("{error:?}"),
     };
     is_taken(taken.record(EmptyOp::new()).unwrap_err());
-    is_taken(foreign(&mut *taken, |_| Ok(())).unwrap_err());
+    is_taken(foreign(&mut taken, |_| Ok(())).unwrap_err());
     is_taken(taken.end().unwrap_err());
     drop(capture);
     scene.is_clean("taken by another capture");
