@@ -422,6 +422,28 @@ impl Plan {
         Some(self.control.block_at(join))
     }
 
+    /// The step from which groups come to another without a way past, or into, what is between.
+    pub fn straight_to(&self, at: usize, body: &Body) -> usize {
+        let control = &self.control;
+        let mut block = control.graph.block_of[at];
+        while block > 0 && self.falls_in(block, body) {
+            block -= 1;
+        }
+        control.first[block]
+    }
+
+    /// Whether groups come to a block from the one before alone, all of whose threads do.
+    fn falls_in(&self, block: usize, body: &Body) -> bool {
+        let (control, before) = (&self.control, block - 1);
+        let mut others = control.graph.successors.iter().enumerate();
+        let last = control.steps(body, before).last();
+        self.regions.is_none()
+            && last.is_some_and(|(_, step)| step.operation.flow() == Flow::Next)
+            && others.all(|(from, to)| from == before || !to.contains(&block))
+            && !self.is_alone(before)
+            && !self.assumed.joins_at(control.first[block])
+    }
+
     /// The heads of regions, and what is live there.
     pub fn heads(&self) -> impl Iterator<Item = (usize, &[RegId])> {
         let regions = self.regions.iter().flat_map(|all| &all.regions);

@@ -144,6 +144,11 @@ fn chosen() {
         not.pred %p1, %p1;";
     let moved = "mov.u64 %rd6, %rd2; selp.b64 %rd4, %rd6, %rd18, %p1; add.u64 %rd6, %rd6, 8;
         add.u64 %rd4, %rd4, %rd5;";
+    // As `nvcc` has it: a block begins where the index is widened.
+    let widened = "selp.b64 %rd4, %rd2, %rd18, %p1; cvta.to.global.u64 %rd6, %rd4;
+        mul.wide.s32 %rd7, %r1, 4; add.u64 %rd4, %rd6, %rd7;";
+    let wraps = "selp.b64 %rd4, %rd2, %rd18, %p1; add.u32 %r11, %r1, 0x7ffffffa;
+        mul.wide.s32 %rd7, %r11, 4; and.b64 %rd7, %rd7, 252; add.u64 %rd4, %rd4, %rd7;";
     // What a loop leaves, and what is from before a wait.
     let looped = "mov.u32 %r10, 0; and.b32 %r11, %r1, 3; again: mul.wide.u32 %rd6, %r10, 4;
         add.u64 %rd7, %rd5, %rd6; selp.b64 %rd8, %rd2, %rd18, %p1; add.u64 %rd4, %rd8, %rd7;
@@ -159,6 +164,8 @@ fn chosen() {
         moved,
         looped,
         waited,
+        widened,
+        wraps,
     ] {
         for (load, bytes) in [
             ("ld.global.u32 %r9, [%rd4+8];", 4),

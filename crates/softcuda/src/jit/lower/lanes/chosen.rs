@@ -117,16 +117,16 @@ impl Lower<'_> {
         })
     }
 
-    /// The step of this block that computes what a register holds before another, through copies.
-    /// What is computed in other blocks may be held no more: nothing here reads it.
+    /// The step that computes what a register holds before another, through copies; of this block,
+    /// or of blocks that groups come from without a way past them. What is computed elsewhere may
+    /// be held no more: nothing here reads it.
     fn computed(
         &mut self,
         mut register: RegId,
         mut before: usize,
     ) -> Option<(usize, &Instruction)> {
-        let control = &self.lanes().plan.control;
-        let begins = control.first[control.graph.block_of[before]];
         let body = self.body;
+        let begins = self.lanes().plan.straight_to(before, body);
         loop {
             let mut steps = (begins..before)
                 .rev()
