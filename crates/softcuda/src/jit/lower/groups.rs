@@ -34,6 +34,13 @@ pub(crate) struct PlainAccess {
     pub write: bool,
 }
 
+impl PlainAccess {
+    /// Whether its address is the host's, or may be.
+    pub fn is_host(&self) -> bool {
+        matches!(self.space, None | Some(Space::Global))
+    }
+}
+
 /// Accesses that are checked together.
 #[derive(Debug)]
 pub(super) struct Group {

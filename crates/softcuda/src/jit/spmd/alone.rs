@@ -35,12 +35,16 @@ pub(super) fn blocks(body: &Body, control: &Control) -> Option<Vec<bool>> {
     let count = control.graph.successors.len();
     let mut alone = vec![false; count];
     for (block, alone) in alone.iter_mut().enumerate() {
-        *alone = control.steps(body, block).any(|(_, step)| is_alone(step));
+        *alone = has_alone(body, control, block);
         if *alone && !(is_seldom(body, control, block) && keeps_calls(body, control, block)) {
             return None;
         }
     }
     Some(alone)
+}
+
+fn has_alone(body: &Body, control: &Control, block: usize) -> bool {
+    control.steps(body, block).any(|(_, step)| is_alone(step))
 }
 
 /// Whether what a branch decides about has the block, and not nearly all of the body.
@@ -79,7 +83,7 @@ pub(super) fn written(body: &Body) -> Vec<RegId> {
     }
     let control = Control::of(body, |_| false);
     let blocks = 0..control.graph.successors.len();
-    let alone = blocks.filter(|block| control.steps(body, *block).any(|(_, step)| is_alone(step)));
+    let alone = blocks.filter(|block| has_alone(body, &control, *block));
     let ways = alone.flat_map(|block| [vec![block], control.between(block)].concat());
     let steps = ways.flat_map(|block| control.steps(body, block));
     steps

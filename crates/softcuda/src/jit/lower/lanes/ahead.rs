@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, types};
-use ptx::ast::{Space, Type};
+use ptx::ast::Type;
 
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::Lower;
@@ -162,10 +162,12 @@ impl Lower<'_> {
     /// The index of a step that loads one element of an array by itself.
     fn single_element(&self, at: u32, step: &Instruction) -> Option<RegId> {
         let access = step.operation.plain_access()?;
-        let is_host = matches!(access.space, None | Some(Space::Global));
         let alone = !self.groups.of_step.contains_key(&at) && !self.runs.of_step.contains_key(&at);
         let index = self.runs.elements.get(&at)?.index;
-        (is_host && alone && !access.write && self.register_types[index.0 as usize] == types::I32)
+        (access.is_host()
+            && alone
+            && !access.write
+            && self.register_types[index.0 as usize] == types::I32)
             .then_some(index)
     }
 

@@ -3,7 +3,7 @@
 //! loaded, and each thread keeps its own.
 
 use cranelift_codegen::ir::InstBuilder;
-use ptx::ast::{Space, Type};
+use ptx::ast::Type;
 
 use super::Form;
 use crate::jit::decode::{Arg, RegId};
@@ -30,8 +30,7 @@ impl Lower<'_> {
         let (Some(access), Some(weak)) = (operation.plain_access(), operation.weak_access()) else {
             return false;
         };
-        let is_host = matches!(access.space, None | Some(Space::Global));
-        if access.write || !is_host || self.group.is_some() {
+        if access.write || !access.is_host() || self.group.is_some() {
             return false;
         }
         let Some(chosen) = self.chosen(access) else {

@@ -3,7 +3,6 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::Variable;
-use ptx::ast::Space;
 use smallvec::SmallVec;
 
 use super::{Form, Kept, LARGEST, vector_of};
@@ -406,8 +405,7 @@ impl Lower<'_> {
         let Some(stride) = stride.filter(|stride| in_rows(*stride, access.size)) else {
             return false;
         };
-        let is_host = matches!(access.space, None | Some(Space::Global));
-        if !(weak.shared || is_host) || self.group.is_some() {
+        if !(weak.shared || access.is_host()) || self.group.is_some() {
             return false;
         }
         self.set_form(Form::Once);

@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, Value, types};
 use cranelift_frontend::Variable;
-use ptx::ast::{Space, Type};
+use ptx::ast::Type;
 use smallvec::SmallVec;
 
 use super::agreement::Agreement;
@@ -273,7 +273,7 @@ impl Lower<'_> {
         let access = instruction.operation.plain_access()?;
         instruction.operation.weak_access()?;
         let stride = self.lanes().plan.likely_stride(access.base)?;
-        if !matches!(access.space, None | Some(Space::Global)) || !in_rows(stride, access.size) {
+        if !access.is_host() || !in_rows(stride, access.size) {
             return None;
         }
         let base = Arg::Reg(access.base);
@@ -317,8 +317,7 @@ impl Lower<'_> {
     /// does not tell.
     fn any_outside(&mut self, instruction: &Instruction) -> Option<Value> {
         let access = instruction.operation.plain_access()?;
-        let is_host = matches!(access.space, None | Some(Space::Global));
-        if !is_host || self.group.is_some() {
+        if !access.is_host() || self.group.is_some() {
             return None;
         }
         self.set_form(Form::Once);
