@@ -350,7 +350,7 @@ impl Lower<'_> {
                 again: plan.paces.iter().map(|_| self.b.create_block()).collect(),
             };
             self.new_lanes(plan, latch, Some(turns));
-            self.lower_groups();
+            self.lower_groups(None);
             self.close_regions();
             self.b.switch_to_block(apart);
             self.alone();

@@ -245,6 +245,11 @@ impl Plan {
     /// The plan of a kernel; `None` where the vector form cannot be, or would be no faster. It
     /// takes something for [granted](Granted) of launches where `grants` lets it.
     pub fn of(function: &Function, body: &Body, grants: bool) -> Option<Plan> {
+        Plan::with_cuts(function, body, grants, &[])
+    }
+
+    /// The same, where blocks begin at these steps besides.
+    fn with_cuts(function: &Function, body: &Body, grants: bool, cuts: &[usize]) -> Option<Plan> {
         if !function.kernel || !eligible(body) {
             return None;
         }
@@ -271,7 +276,7 @@ impl Plan {
         // Those of wide groups, which go on together.
         let widens = |at: usize| match (&ways[at], &body.steps[at], &alike) {
             (Way::Widen { .. } | Way::Assume { .. } | Way::Same(_), ..) => true,
-            _ if assumed.joins_at(at) => true,
+            _ if assumed.joins_at(at) || cuts.contains(&at) => true,
             (_, Step::Instruction(step), Some(alike)) => {
                 let from = step.operation.widens().map(|(from, _)| from);
                 let class = |from: RegId| alike.classes[from.0 as usize];
@@ -320,6 +325,7 @@ impl Plan {
                 regions: &all,
                 apart: &apart,
                 lanes: &lanes,
+                waits: true,
             };
             wide = Wide::of(&narrow, &warps);
             let steps = |region| straight::straight(facts, &all, &lanes, region);
@@ -342,6 +348,13 @@ impl Plan {
                 }
             }
             regions = Some(all);
+        } else if !alone.contains(&true)
+            && let Some((found, more)) = Wide::without_waits(facts)
+        {
+            if !more.is_empty() && cuts.is_empty() {
+                return Plan::with_cuts(function, body, grants, &more);
+            }
+            wide = more.is_empty().then_some(found);
         }
         let judge = masks::Judge {
             facts,
@@ -385,7 +398,7 @@ impl Plan {
             return Some(plan);
         }
         let assumes = plan.ways.iter().any(|way| matches!(way, Way::Same(_)));
-        (grants && assumes).then(|| Plan::of(function, body, false))?
+        (grants && assumes).then(|| Plan::with_cuts(function, body, false, cuts))?
     }
 
     /// The class of a register.

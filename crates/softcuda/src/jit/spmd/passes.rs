@@ -53,6 +53,14 @@ fn of_loop(facts: Facts<'_>, turns: &Counting) -> Option<Passes> {
         ref blocks,
     } = *turns;
     let steps = || facts.steps_of(blocks);
+    // What is done once in each turn.
+    let successors = &facts.control.graph.successors;
+    let leads = |(from, to): (usize, &Vec<usize>)| to.contains(&branch).then_some(from);
+    let mut before = successors.iter().enumerate().filter_map(leads);
+    let falls = match (before.next(), before.next()) {
+        (Some(from), None) if successors[from][..] == [branch] => from,
+        _ => branch,
+    };
     if !steps().any(|step| facts.goes_through_memory(step)) || !begins_anew(facts, turns) {
         return None;
     }
@@ -61,7 +69,7 @@ fn of_loop(facts: Facts<'_>, turns: &Counting) -> Option<Passes> {
         let mut writes = steps().filter(|(_, step)| step.writes.contains(register));
         if let Some((at, step)) = writes.next() {
             let block = facts.control.graph.block_of[at];
-            if writes.next().is_some() || ![head, branch].contains(&block) {
+            if writes.next().is_some() || ![head, falls, branch].contains(&block) {
                 return None; // not once in each turn
             }
             counts.push((*register, adds(facts, turns, *register, step)?));

@@ -13,6 +13,8 @@
 //! ```
 //!
 //! What a group begins with it has from others, which may have parted. It is looked at there.
+//!
+//! A body in which no thread waits is one region.
 
 use std::fmt;
 
@@ -47,7 +49,7 @@ pub(crate) struct Wide {
     pub classes: Vec<Class>,
     /// By step.
     pub ways: Vec<Way>,
-    /// By region, whether it has a wide form.
+    /// By region, whether it has a wide form; of a body in which no thread waits, one.
     pub regions: Vec<bool>,
     /// By region, as in [`Plan`](super::Plan), where groups are warps.
     pub straight: Vec<Option<Vec<(usize, u32)>>>,
@@ -68,6 +70,15 @@ pub(crate) struct Resume {
     pub live: Vec<RegId>,
 }
 
+/// The wide form of a region.
+struct Found {
+    /// About how many instructions it has.
+    cost: usize,
+    resumes: Vec<Resume>,
+    /// The steps with which blocks do not begin, but would have to.
+    cuts: Vec<usize>,
+}
+
 /// What is known of a body.
 pub(super) struct Narrow<'a> {
     pub facts: Facts<'a>,
@@ -75,12 +86,65 @@ pub(super) struct Narrow<'a> {
     pub apart: &'a [Option<Apart>],
     /// By register, as in [`Plan`](super::Plan).
     pub lanes: &'a [Option<u32>],
+    /// Threads wait.
+    pub waits: bool,
 }
 
 impl Wide {
     /// The wide form of a body; `None` if no region has one. `warps` is what is known of the
     /// registers of warps.
     pub(super) fn of(narrow: &Narrow<'_>, warps: &Known) -> Option<Wide> {
+        let mut wide = Wide::begun(narrow, Some(warps))?;
+        let mut left = MOST_IN_ALL;
+        for region in 0..narrow.regions.regions.len() {
+            let straight = match wide.width {
+                WIDEST => {
+                    let facts = Facts {
+                        classes: &wide.classes,
+                        ways: &wide.ways,
+                        ..narrow.facts
+                    };
+                    straight(facts, narrow.regions, narrow.lanes, region)
+                }
+                _ => None,
+            };
+            wide.straight.push(straight);
+            let found = wide.find(narrow, region);
+            let found = found.filter(|found| found.cost <= left && found.cuts.is_empty());
+            wide.regions.push(found.is_some());
+            if let Some(found) = found {
+                left -= found.cost;
+                wide.resumes.extend(found.resumes);
+            }
+        }
+        wide.regions.contains(&true).then_some(wide)
+    }
+
+    /// The wide form of a body in which no thread waits, if it has one; the steps with which blocks
+    /// must begin for that, where there are such.
+    pub(super) fn without_waits(facts: Facts<'_>) -> Option<(Wide, Vec<usize>)> {
+        // Tests want both.
+        if wants_all() && facts.body.steps.len().is_multiple_of(5) {
+            return None;
+        }
+        let regions = Regions::of(facts.body, facts.control, facts.live, &[])?;
+        let narrow = Narrow {
+            facts,
+            regions: &regions,
+            apart: &vec![None; facts.control.first.len()],
+            lanes: &vec![None; facts.classes.len()],
+            waits: false,
+        };
+        let mut wide = Wide::begun(&narrow, None)?;
+        wide.straight.push(None);
+        let found = wide.find(&narrow, 0)?;
+        wide.regions.push(true);
+        wide.resumes = found.resumes;
+        Some((wide, found.cuts))
+    }
+
+    /// The form of no region yet. `warps` is what is known of the registers of warps, if that is.
+    fn begun(narrow: &Narrow<'_>, warps: Option<&Known>) -> Option<Wide> {
         let Facts {
             body,
             control,
@@ -94,44 +158,27 @@ impl Wide {
             false => has_short_rows(body),
         };
         let width = if short { 16 } else { WIDEST };
-        let parted = match width {
-            WIDEST => None,
+        let parted = match (width, warps) {
+            (WIDEST, Some(_)) => None,
             _ => Some(classes::of(body, control, live, width, zeros)),
         };
-        let parted = parted.as_ref().unwrap_or(warps);
+        let parted = parted.as_ref().or(warps)?;
         let known = classes::together(narrow.facts, parted, narrow.lanes, narrow.regions);
         let ways = classes::ways(body, &known)?;
-        let mut wide = Wide {
+        Some(Wide {
             width,
             classes: known.classes,
             ways,
             regions: vec![],
             straight: vec![],
             resumes: vec![],
-        };
-        let mut left = MOST_IN_ALL;
-        for region in 0..narrow.regions.regions.len() {
-            let straight = match width {
-                WIDEST => {
-                    let facts = Facts {
-                        classes: &wide.classes,
-                        ways: &wide.ways,
-                        ..narrow.facts
-                    };
-                    straight(facts, narrow.regions, narrow.lanes, region)
-                }
-                _ => None,
-            };
-            wide.straight.push(straight);
-            let found = wide.resumes_in(narrow, region);
-            let found = found.filter(|(cost, _)| *cost <= left);
-            wide.regions.push(found.is_some());
-            if let Some((cost, resumes)) = found {
-                left -= cost;
-                wide.resumes.extend(resumes);
-            }
-        }
-        wide.regions.contains(&true).then_some(wide)
+        })
+    }
+
+    /// The blocks where groups go on, other than by beginning their region.
+    pub fn inside(&self) -> impl Iterator<Item = usize> {
+        let inside = self.resumes.iter().filter(|resume| !resume.from_start);
+        inside.map(|resume| resume.block)
     }
 
     /// Regions with these loops have no wide form.
@@ -143,9 +190,8 @@ impl Wide {
         }
     }
 
-    /// About how many instructions the wide form of a region has, and the blocks where threads may
-    /// not agree; `None` if there is no such form.
-    fn resumes_in(&self, narrow: &Narrow<'_>, number: usize) -> Option<(usize, Vec<Resume>)> {
+    /// The wide form of a region; `None` if there is no such form.
+    fn find(&self, narrow: &Narrow<'_>, number: usize) -> Option<Found> {
         let Narrow {
             facts,
             regions,
@@ -172,7 +218,7 @@ impl Wide {
         }
         let past = past(narrow, number);
         let goes_straight = self.straight[number].is_some();
-        let (mut all, mut useful, mut resumes) = (0, 0, vec![]);
+        let (mut all, mut useful, mut resumes, mut cuts) = (0, 0, vec![], vec![]);
         for block in blocks {
             let held = |register: &&RegId| {
                 let at = register.0 as usize;
@@ -186,6 +232,7 @@ impl Wide {
             if vectors.sum::<usize>() > MOST_LIVE {
                 return None;
             }
+            let mut is_past = past[block];
             for (at, step) in facts.steps(block) {
                 let way = self.ways[at];
                 all += self.cost(body, step, way)?;
@@ -202,11 +249,20 @@ impl Wide {
                 if may_part && way == Way::Control && step.guard.is_some_and(by_one) {
                     return None;
                 }
+                let untold = |(guard, _): (RegId, bool)| !self.is_told(body, guard);
+                if may_part
+                    && way == Way::Control
+                    && !narrow.waits
+                    && step.guard.is_some_and(untold)
+                {
+                    return None;
+                }
                 if may_part {
-                    if control.first[block] != at {
-                        return None;
+                    let from_start = !is_past;
+                    if !from_start && control.first[block] != at {
+                        cuts.push(at);
+                        continue;
                     }
-                    let from_start = !past[block];
                     // The groups would take it for what a wide one has not assumed.
                     let unsure = |register: &RegId| {
                         facts.assumed.derives(*register)
@@ -228,10 +284,15 @@ impl Wide {
                         live: needs,
                     });
                 }
+                is_past |= !may_be_again(step);
             }
         }
         let pays = useful > 1 || all <= FEW;
-        (pays && all <= MOST).then_some((all, resumes))
+        (pays && all <= MOST).then_some(Found {
+            cost: all,
+            resumes,
+            cuts,
+        })
     }
 
     /// Whether a predicate likely differs in one of a group's threads, where rows are short: it
@@ -248,36 +309,28 @@ impl Wide {
             Arg::Special(special) => *special == Special::Tid(0),
             _ => false,
         };
-        let mut work = vec![predicate];
-        let mut seen = vec![];
-        while let Some(predicate) = work.pop() {
-            if seen.contains(&predicate) {
-                continue;
+        makers(body, predicate)
+            .iter()
+            .any(|step| match step.operation.comparison() {
+                Some((IntCC::Equal | IntCC::NotEqual, a, b)) => counts(a) != counts(b),
+                _ => false,
+            })
+    }
+
+    /// Whether a predicate follows from comparisons of numbers that count up, or are the same in
+    /// all threads: groups mostly agree on it.
+    fn is_told(&self, body: &Body, predicate: RegId) -> bool {
+        let known = |arg: &Arg| match arg {
+            Arg::Reg(register) => self.classes[register.0 as usize].stride().is_some(),
+            _ => true,
+        };
+        makers(body, predicate).iter().all(|step| {
+            let same = |register: &RegId| self.classes[register.0 as usize] == Class::Uniform;
+            match step.operation.comparison() {
+                Some((_, a, b)) => known(a) && known(b),
+                None => step.operation.logic().is_some() || step.reads.iter().all(same),
             }
-            seen.push(predicate);
-            for step in &body.steps {
-                let Step::Instruction(step) = step else {
-                    continue;
-                };
-                if !step.writes.contains(&predicate) {
-                    continue;
-                }
-                match step.operation.comparison() {
-                    Some((IntCC::Equal | IntCC::NotEqual, a, b)) if counts(a) != counts(b) => {
-                        return true;
-                    }
-                    Some(_) => {}
-                    None => work.extend(
-                        step.operation
-                            .logic()
-                            .map(|_| &step.reads)
-                            .into_iter()
-                            .flatten(),
-                    ),
-                }
-            }
-        }
-        false
+        })
     }
 
     /// About how many instructions a step is; `None` if wide groups do not do it.
@@ -339,17 +392,7 @@ fn past(narrow: &Narrow<'_>, region: usize) -> Vec<bool> {
     let Narrow { facts, regions, .. } = narrow;
     let successors = &facts.control.graph.successors;
     let loops = regions.loops(successors);
-    let acts = |block: usize| {
-        facts.steps(block).any(|(_, step)| {
-            let operation = &step.operation;
-            let again = operation.pure()
-                || operation.loads()
-                || operation.loads_parameter()
-                || operation.waits()
-                || operation.flow() != Flow::Next;
-            !again
-        })
-    };
+    let acts = |block: usize| facts.steps(block).any(|(_, step)| !may_be_again(step));
     let mut past: Vec<bool> = loops.clone();
     let mut work: Vec<usize> = (0..past.len())
         .filter(|block| regions.of[*block] == Some(region))
@@ -363,6 +406,39 @@ fn past(narrow: &Narrow<'_>, region: usize) -> Vec<bool> {
         }
     }
     past
+}
+
+/// The steps that write a predicate, and those that write what it is combined from.
+fn makers(body: &Body, predicate: RegId) -> Vec<&Instruction> {
+    let (mut work, mut seen, mut makers) = (vec![predicate], vec![], vec![]);
+    while let Some(predicate) = work.pop() {
+        if seen.contains(&predicate) {
+            continue;
+        }
+        seen.push(predicate);
+        for step in &body.steps {
+            let Step::Instruction(step) = step else {
+                continue;
+            };
+            if step.writes.contains(&predicate) {
+                makers.push(step);
+                if step.operation.logic().is_some() {
+                    work.extend(&step.reads);
+                }
+            }
+        }
+    }
+    makers
+}
+
+/// Whether a step may be done again from the start of its region.
+fn may_be_again(step: &Instruction) -> bool {
+    let operation = &step.operation;
+    operation.pure()
+        || operation.loads()
+        || operation.loads_parameter()
+        || operation.waits()
+        || operation.flow() != Flow::Next
 }
 
 /// What the code of groups reads behind the beginning of a step, other than the operands of what is

@@ -253,18 +253,21 @@ impl Lower<'_> {
     }
 
     /// Lowers the group's code; the builder is where a row's groups begin.
-    pub(in crate::jit::lower) fn lower_groups(&mut self) {
+    /// A row without waits is done at `over`.
+    pub(in crate::jit::lower) fn lower_groups(&mut self, over: Option<Block>) {
         // Operations of a group leave the function by faults alone.
         let fault = self.cold_block();
         let status = self.b.append_block_param(fault, types::I32);
         let leave = std::mem::replace(&mut self.leave, fault);
         self.declare();
-        match self.in_turns() {
-            true => self.lower_regions(),
-            false => {
+        match over {
+            None => self.lower_regions(),
+            Some(over) => {
                 self.set_form(Form::Once);
                 self.clear_group();
                 self.lower_group_steps();
+                self.close_turn();
+                self.lower_wide_row(over);
             }
         }
         self.b.switch_to_block(fault);
@@ -483,21 +486,25 @@ impl Lower<'_> {
         let zero = self.b.ins().iconst(types::I32, 0);
         self.alone();
         let alone = self.b.create_block();
-        self.b.ins().brif(odd, alone, &[], head, &[zero.into()]);
+        let wide = self.plan_wide_row(head);
+        let groups = wide.unwrap_or(head);
+        self.b.ins().brif(odd, alone, &[], groups, &[zero.into()]);
         self.b.switch_to_block(alone);
         self.begin_alone(scalar, over);
 
         self.b.switch_to_block(head);
         self.b.def_var(first, begins);
         self.begin_pass();
-        self.lower_groups();
-        self.close_turn();
+        self.lower_groups(Some(over));
         self.b.switch_to_block(latch);
         let at = self.b.block_params(latch)[0];
         let at = self.b.ins().iadd_imm(at, WIDTH as i64);
         let threads = self.entry(Entry::Ntid(0));
         let more = self.b.ins().icmp(IntCC::UnsignedLessThan, at, threads);
-        self.b.ins().brif(more, head, &[at.into()], over, &[]);
+        let next = self.b.create_block();
+        self.b.ins().brif(more, next, &[], over, &[]);
+        self.b.switch_to_block(next);
+        self.next_in_row(head, at);
 
         self.b.switch_to_block(scalar);
         let at = self.b.append_block_param(scalar, types::I32);

@@ -12,7 +12,8 @@
 
 use std::mem::offset_of;
 
-use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Type, Value, types};
 
 use super::Form;
 use crate::grid::context::BlockContext;
@@ -58,12 +59,26 @@ impl Lower<'_> {
         let pass = self.entry(Entry::Pass);
         self.b.ins().brif(pass, later, &[], begins, &[]);
         self.b.switch_to_block(later);
-        let (flags, at) = (MemFlags::trusted(), self.group_flag());
-        let is_in = self.b.ins().load(types::I8, flags, at, 0);
+        let (ty, yes) = self.group_flags();
+        let (flags, at) = (MemFlags::new().with_notrap(), self.group_flag());
+        let is_in = self.b.ins().load(ty, flags, at, 0);
         let first = self.b.use_var(first);
-        self.b.ins().brif(is_in, goes, &[], latch, &[first.into()]);
+        let some = match self.is_wide() {
+            true => self.b.create_block(),
+            false => goes,
+        };
+        self.b.ins().brif(is_in, some, &[], latch, &[first.into()]);
+        if some != goes {
+            // Those of its groups that are go on by themselves.
+            self.b.switch_to_block(some);
+            let all = self.b.ins().icmp_imm(IntCC::Equal, is_in, yes);
+            let narrow = self.cold_block();
+            self.b.ins().brif(all, goes, &[], narrow, &[]);
+            self.b.switch_to_block(narrow);
+            self.begin_narrow();
+        }
         self.b.switch_to_block(goes);
-        let no = self.b.ins().iconst(types::I8, 0);
+        let no = self.b.ins().iconst(ty, 0);
         self.b.ins().store(flags, no, at, 0);
         self.b.ins().jump(begins, &[]);
         self.b.switch_to_block(begins);
@@ -109,8 +124,9 @@ impl Lower<'_> {
         self.b.ins().brif(in_step, waits, &[], turn, &[]);
         self.b.switch_to_block(waits);
         self.set_form(Form::Once);
-        let (flags, at) = (MemFlags::trusted(), self.group_flag());
-        let yes = self.b.ins().iconst(types::I8, 1);
+        let (flags, at) = (MemFlags::new().with_notrap(), self.group_flag());
+        let (ty, yes) = self.group_flags();
+        let yes = self.b.ins().iconst(ty, yes);
         self.b.ins().store(flags, yes, at, 0);
         let yes = self.b.ins().iconst(types::I32, 1);
         let goes = offset_of!(BlockContext, goes) as i32;
@@ -119,6 +135,16 @@ impl Lower<'_> {
         let first = self.b.use_var(first);
         self.b.ins().jump(latch, &[first.into()]);
         self.set_form(Form::Thread);
+    }
+
+    /// The type of the bytes for the groups that are lowered as one, and their value where all are
+    /// in the loop.
+    fn group_flags(&self) -> (Type, i64) {
+        match self.width() / WIDTH {
+            1 => (types::I8, 1),
+            2 => (types::I16, 0x0101),
+            _ => (types::I32, 0x0101_0101),
+        }
     }
 
     /// Where it is noted that the group is in the loop.

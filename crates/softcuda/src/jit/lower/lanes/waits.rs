@@ -176,7 +176,7 @@ impl Lower<'_> {
     /// Keeps a register of the group in the array at `offset` of the tile.
     pub(in crate::jit::lower) fn keep_of_group(&mut self, register: RegId, offset: usize) {
         let ty = self.register_types[register.0 as usize];
-        let at = self.lane_address(ty);
+        let at = self.kept_address(ty);
         let (flags, offset) = (MemFlags::trusted(), offset as i32);
         let bytes = ty.bytes() as i32;
         let kept = self.kept_of(register);
@@ -217,7 +217,7 @@ impl Lower<'_> {
     /// The other way round.
     pub(in crate::jit::lower) fn take_of_group(&mut self, register: RegId, offset: usize) {
         let ty = self.register_types[register.0 as usize];
-        let at = self.lane_address(ty);
+        let at = self.kept_address(ty);
         let (flags, offset) = (MemFlags::trusted(), offset as i32);
         let bytes = ty.bytes() as i32;
         match self.kept_of(register) {

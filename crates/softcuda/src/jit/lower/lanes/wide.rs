@@ -9,6 +9,17 @@
 //! resume:   for each group of those threads: take all, go on in the group's code, to its end
 //! ```
 //!
+//! Where no thread waits, wide groups are those of a row of threads, and what they keep lies in a
+//! slot of the native stack:
+//!
+//! ```text
+//! begins: if so many threads are left in the row:
+//!           the wide group's code; where its threads may not agree: keep all, resume
+//! latch:    next wide group
+//! head:     for each group of those threads, or of those that are left: its code
+//! resume:   for each group of those threads: take all, go on in the group's code, to its end
+//! ```
+//!
 //! While a wide group's code is lowered, the plan's classes and ways, the registers and the blocks
 //! are its own.
 
@@ -47,6 +58,20 @@ pub(in crate::jit::lower) struct WideForm {
     resumes: ir::StackSlot,
     /// Of predicates that the region takes and does not write, a bit for each thread.
     bits: HashMap<RegId, Value>,
+    row: Option<Row>,
+}
+
+/// Of the wide form where no thread waits.
+struct Row {
+    /// The loop over groups.
+    head: Block,
+    /// Of the form that is not lowered now, as in [`Lanes`](super::Lanes).
+    latch: Block,
+    turns: [Block; 2],
+    /// What is kept for the groups of a wide one, and where in it registers lie.
+    kept: ir::StackSlot,
+    places: HashMap<RegId, usize>,
+    size: usize,
 }
 
 /// Where the parts of a region's wide form begin.
@@ -74,6 +99,7 @@ impl WideForm {
             parts,
             resumes: slot(&mut l.b, 4),
             bits: HashMap::new(),
+            row: None,
             plan,
         }
     }
@@ -104,6 +130,11 @@ impl Lower<'_> {
         swap(&mut lanes.plan.masked, &mut wide.masked);
         swap(&mut lanes.registers, &mut wide.registers);
         swap(&mut lanes.group_blocks, &mut wide.blocks);
+        if let Some(row) = &mut wide.row {
+            swap(&mut lanes.latch, &mut row.latch);
+            swap(&mut lanes.turn, &mut row.turns[0]);
+            swap(&mut lanes.next_turn, &mut row.turns[1]);
+        }
         wide.now = !wide.now;
         lanes.bases.fill([None; WIDEST]);
     }
@@ -121,24 +152,187 @@ impl Lower<'_> {
             }
             let plan = &self.lanes().plan;
             let of = plan.regions.as_ref().map_or(&[][..], |all| &all.of);
-            let inside = form.plan.resumes.iter();
-            let inside = inside.filter(|resume| !resume.from_start);
-            let inside = inside.map(|resume| resume.block);
-            let inside = inside.filter(|block| of[*block] == Some(region));
-            let inside: Vec<usize> = inside.collect();
-            form.regions[region] = Some(WideBlocks {
-                head: self.b.create_block(),
-                leave: self.b.create_block(),
-                resumes: inside
-                    .into_iter()
-                    .map(|block| (block, self.b.create_block()))
-                    .collect(),
-            });
+            let inside = form.plan.inside();
+            let inside = inside.filter(|block| of[*block] == Some(region)).collect();
+            form.regions[region] = Some(self.new_wide_blocks(inside));
         }
         self.lanes().wide = Some(form);
         self.turn_wide();
         self.declare();
         self.turn_wide();
+    }
+
+    /// Blocks for groups that give up at these.
+    fn new_wide_blocks(&mut self, resumes: Vec<usize>) -> WideBlocks {
+        let resumes = resumes.into_iter();
+        WideBlocks {
+            head: self.b.create_block(),
+            leave: self.b.create_block(),
+            resumes: resumes
+                .map(|block| (block, self.b.create_block()))
+                .collect(),
+        }
+    }
+
+    /// Plans wide groups of a row whose loop over groups begins at `head`, if there are any; where
+    /// they begin.
+    pub(super) fn plan_wide_row(&mut self, head: Block) -> Option<Block> {
+        let wide = match self.in_turns() {
+            true => None,
+            false => self.lanes().plan.wide.take(),
+        };
+        let mut form = WideForm::new(self, wide?);
+        let blocks = self.new_wide_blocks(form.plan.inside().collect());
+        let begins = blocks.head;
+        self.b.append_block_param(begins, types::I32);
+        self.b.append_block_param(blocks.leave, types::I32);
+        form.row = Some(Row {
+            head,
+            latch: blocks.leave,
+            turns: [self.b.create_block(), self.b.create_block()],
+            kept: slot(&mut self.b, 0),
+            places: HashMap::new(),
+            size: 0,
+        });
+        form.regions = vec![Some(blocks)];
+        self.lanes().wide = Some(form);
+        Some(begins)
+    }
+
+    /// Lowers wide groups of a row, which is done at `over`. The builder's block is filled.
+    pub(super) fn lower_wide_row(&mut self, over: Block) {
+        let Some(blocks) = self.wide_blocks(0) else {
+            return;
+        };
+        self.turn_wide();
+        self.declare();
+        let first = self.b.block_params(blocks.head)[0];
+        self.b.switch_to_block(blocks.head);
+        self.set_form(Form::Once);
+        let variable = self.lanes().first;
+        self.b.def_var(variable, first);
+        self.set_resume(0);
+        let threads = self.entry(Entry::Ntid(0));
+        let left = self.b.ins().isub(threads, first);
+        let width = self.width() as i64;
+        let goes = self.b.create_block();
+        let few = self.b.ins().icmp_imm(IntCC::UnsignedLessThan, left, width);
+        let head = self
+            .lanes()
+            .wide
+            .as_ref()
+            .and_then(|wide| wide.row.as_ref());
+        let head = head.expect("rows have a loop over groups").head;
+        self.b.ins().brif(few, head, &[first.into()], goes, &[]);
+        self.b.switch_to_block(goes);
+        self.begin_pass();
+        self.clear_group();
+        self.lower_group_steps();
+        self.close_turn();
+
+        self.b.switch_to_block(blocks.leave);
+        let at = self.b.block_params(blocks.leave)[0];
+        let at = self.b.ins().iadd_imm(at, width);
+        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, at, threads);
+        self.b
+            .ins()
+            .brif(more, blocks.head, &[at.into()], over, &[]);
+        self.turn_wide();
+
+        for (block, begins) in &blocks.resumes {
+            let at = self.b.append_block_param(*begins, types::I32);
+            self.b.switch_to_block(*begins);
+            self.set_form(Form::Once);
+            self.b.def_var(variable, at);
+            let live = self.needed_at(0, *block).unwrap_or_default();
+            for (register, place) in self.kept_places(&live) {
+                self.take_of_group(register, place);
+            }
+            let goes = self.lanes().group_blocks[*block];
+            self.b.ins().jump(goes, &[]);
+        }
+        if let Some(row) = self
+            .lanes()
+            .wide
+            .as_ref()
+            .and_then(|wide| wide.row.as_ref())
+        {
+            let (slot, size) = (row.kept, row.size as u32);
+            self.b.func.sized_stack_slots[slot].size = size.next_multiple_of(16);
+        }
+    }
+
+    /// Goes on in a row with the group at `next`, or with a wide one. Fills the builder's block.
+    pub(super) fn next_in_row(&mut self, head: Block, next: Value) {
+        let args = [next.into()];
+        let slot = self.lanes().wide.as_ref().map(|wide| wide.resumes);
+        let (Some(blocks), Some(slot)) = (self.wide_blocks(0), slot) else {
+            self.b.ins().jump(head, &args);
+            return;
+        };
+        let width = self.widest() as i64;
+        let inside = self.b.ins().band_imm(next, width - 1);
+        let here = self.b.create_block();
+        self.b.ins().brif(inside, here, &[], blocks.head, &args);
+        self.b.switch_to_block(here);
+        if blocks.resumes.is_empty() {
+            self.b.ins().jump(head, &args);
+            return;
+        }
+        let number = self.b.ins().stack_load(types::I32, slot, 0);
+        let resumes = self.b.create_block();
+        self.b.ins().brif(number, resumes, &[], head, &args);
+        self.b.switch_to_block(resumes);
+        self.go_to_resume(&blocks, number, next);
+    }
+
+    /// The address of what is kept in an array for the group's first thread, less the array's
+    /// offset.
+    pub(super) fn kept_address(&mut self, ty: ir::Type) -> Value {
+        let width = self.widest() as i64;
+        let is_wide = self.is_wide();
+        let lanes = self.lanes();
+        let (first, row) = (
+            lanes.first,
+            lanes.wide.as_ref().and_then(|wide| wide.row.as_ref()),
+        );
+        let Some(kept) = row.map(|row| row.kept) else {
+            return self.lane_address(ty);
+        };
+        let base = self.b.ins().stack_addr(types::I64, kept, 0);
+        if is_wide {
+            return base;
+        }
+        let first = self.b.use_var(first);
+        let lane = self.b.ins().band_imm(first, width - 1);
+        let lane = self.b.ins().uextend(types::I64, lane);
+        let distance = self.b.ins().imul_imm(lane, i64::from(ty.bytes()));
+        self.b.ins().iadd(base, distance)
+    }
+
+    /// Where registers are kept, of those that are.
+    fn kept_places(&mut self, registers: &[RegId]) -> Vec<(RegId, usize)> {
+        let types = registers
+            .iter()
+            .map(|register| self.register_types[register.0 as usize]);
+        let bytes: Vec<usize> = types.map(|ty| ty.bytes() as usize).collect();
+        let width = self.widest();
+        let row = self
+            .lanes()
+            .wide
+            .as_mut()
+            .and_then(|wide| wide.row.as_mut());
+        let Some(row) = row else {
+            return self.places_of(registers);
+        };
+        let places = registers.iter().zip(bytes);
+        places
+            .map(|(register, bytes)| {
+                let place = *row.places.entry(*register).or_insert(row.size);
+                row.size = row.size.max(place + (width * bytes).next_multiple_of(16));
+                (*register, place)
+            })
+            .collect()
     }
 
     /// What [`may_part`](Self::may_part) says, where that is known already.
@@ -402,19 +596,22 @@ impl Lower<'_> {
             return None;
         }
         let mut live = resume.live.clone();
-        let touches = &self.a_region(region).touches;
-        live.retain(|register| touches.contains(register));
+        if self.in_turns() {
+            let touches = &self.a_region(region).touches;
+            live.retain(|register| touches.contains(register));
+        }
         Some(live)
     }
 
     /// A wide group gives up at a block, whose first step its threads may not agree on: its groups
     /// go on there. Fills the builder's block.
     pub(super) fn resume(&mut self, block: usize) {
-        let region = self.turns().region;
+        let in_turns = self.in_turns();
+        let region = if in_turns { self.turns().region } else { 0 };
         let Some(live) = self.needed_at(region, block) else {
             return self.begin_narrow();
         };
-        for (register, place) in self.places_of(&live) {
+        for (register, place) in self.kept_places(&live) {
             let wide = self.lanes().wide.as_ref();
             let of_groups = wide.map(|wide| wide.plan.classes[register.0 as usize]);
             match (self.kept_of(register), of_groups) {
@@ -429,15 +626,28 @@ impl Lower<'_> {
         let resume = resumes.find(|(_, (at, _))| *at == block);
         let (number, (_, begins)) = resume.expect("there is a block for it");
         self.set_resume(number);
-        self.begin_lanes_of_warp(region);
-        let lane = self.rounds_lane();
-        self.b.ins().jump(begins, &[lane.into()]);
+        self.go_to_groups(region, begins);
+    }
+
+    /// Goes to the code of a wide group's first group. Fills the builder's block.
+    fn go_to_groups(&mut self, region: usize, begins: Block) {
+        let first = match self.in_turns() {
+            true => {
+                self.begin_lanes_of_warp(region);
+                self.rounds_lane()
+            }
+            false => {
+                let first = self.lanes().first;
+                self.b.use_var(first)
+            }
+        };
+        self.b.ins().jump(begins, &[first.into()]);
     }
 
     /// Keeps what groups take of a register of which they take their first thread's value.
     fn keep_first_of_groups(&mut self, register: RegId, place: usize) {
         let ty = self.register_types[register.0 as usize];
-        let at = self.lane_address(ty);
+        let at = self.kept_address(ty);
         for lane in (0..self.width()).step_by(WIDTH) {
             self.set_form(Form::Lane(lane));
             let value = self.held_in_group(register);
@@ -450,11 +660,15 @@ impl Lower<'_> {
 
     /// A wide group gives up, and its groups begin the region. Fills the builder's block.
     pub(super) fn begin_narrow(&mut self) {
-        let region = self.turns().region;
-        self.begin_lanes_of_warp(region);
-        let head = self.turns().regions[region].head;
-        let lane = self.rounds_lane();
-        self.b.ins().jump(head, &[lane.into()]);
+        let wide = self.lanes().wide.as_ref();
+        let (region, head) = match wide.and_then(|wide| wide.row.as_ref()) {
+            Some(row) => (0, row.head),
+            None => {
+                let region = self.turns().region;
+                (region, self.turns().regions[region].head)
+            }
+        };
+        self.go_to_groups(region, head);
     }
 
     /// Gives up where a register that the wide group took is not for all of its threads what it is
@@ -552,6 +766,16 @@ impl Lower<'_> {
             self.b.ins().brif(inside, here, &[], blocks.head, &args);
             self.b.switch_to_block(here);
         }
+        match blocks.resumes.is_empty() {
+            true => _ = self.b.ins().jump(head, &args),
+            false => self.go_to_resume(&blocks, number, next),
+        }
+    }
+
+    /// Goes on with the group at `next` where the wide one has given up, at the place of this
+    /// number. Fills the builder's block.
+    fn go_to_resume(&mut self, blocks: &WideBlocks, number: Value, next: Value) {
+        let args = [next.into()];
         let mut all = (1..).zip(&blocks.resumes).peekable();
         while let Some((at, (_, begins))) = all.next() {
             if all.peek().is_none() {
@@ -563,7 +787,6 @@ impl Lower<'_> {
             self.b.ins().brif(is, *begins, &args, other, &[]);
             self.b.switch_to_block(other);
         }
-        self.b.ins().jump(head, &args);
     }
 
     /// Notes the decisions of a wide group, by groups.
