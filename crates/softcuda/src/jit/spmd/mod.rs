@@ -218,8 +218,9 @@ pub(crate) struct Plan {
     teams: teams::Teams,
     /// By register that varies, how much more each thread's value is most likely.
     likely: Vec<Option<i64>>,
-    /// Of a body with regions.
     pub wide: Option<Wide>,
+    /// The blocks where groups go on for a wide one.
+    entered: Vec<usize>,
     /// By register, the lanes of a warp in which it is true, where these are known.
     pub lanes: Vec<Option<u32>>,
     /// By region, the steps that full warps go straight through, and which lanes do them.
@@ -371,8 +372,10 @@ impl Plan {
                 *apart = None;
             }
         }
+        let entered = wide.iter().flat_map(Wide::inside).collect();
         let plan = Plan {
             alone,
+            entered,
             wide,
             lanes,
             straight,
@@ -454,6 +457,7 @@ impl Plan {
             && last.is_some_and(|(_, step)| step.operation.flow() == Flow::Next)
             && others.all(|(from, to)| from == before || !to.contains(&block))
             && !self.is_alone(before)
+            && !self.entered.contains(&block)
             && !self.assumed.joins_at(control.first[block])
     }
 

@@ -22,7 +22,6 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::Type;
 
 use super::classes::Known;
-use super::control::compared;
 use super::facts::Facts;
 use super::straight::straight;
 use super::{Apart, Class, Exit, Pace, Regions, WIDEST, Way, classes, wants_all};
@@ -249,12 +248,10 @@ impl Wide {
                 if may_part && way == Way::Control && step.guard.is_some_and(by_one) {
                     return None;
                 }
-                let untold = |(guard, _): (RegId, bool)| !self.is_told(body, guard);
-                if may_part
-                    && way == Way::Control
-                    && !narrow.waits
-                    && step.guard.is_some_and(untold)
-                {
+                let untold = |(guard, _): (RegId, bool)| {
+                    !narrow.waits && !wants_all() && !self.is_told(body, guard)
+                };
+                if may_part && way == Way::Control && step.guard.is_some_and(untold) {
                     return None;
                 }
                 if may_part {
@@ -288,7 +285,16 @@ impl Wide {
             }
         }
         let pays = useful > 1 || all <= FEW;
-        (pays && all <= MOST).then_some(Found {
+        let most = if wants_all() { 3 * MOST } else { MOST };
+        if std::env::var("WIDESTAT").is_ok() {
+            eprintln!(
+                "WIDE waits {} pays {pays} all {all} most {most} cuts {} resumes {}",
+                narrow.waits,
+                cuts.len(),
+                resumes.iter().filter(|r| !r.from_start).count()
+            );
+        }
+        (pays && all <= most).then_some(Found {
             cost: all,
             resumes,
             cuts,
@@ -445,19 +451,13 @@ fn may_be_again(step: &Instruction) -> bool {
 /// done there: what was compared for the next branch, and indices.
 fn needed(body: &Body, at: usize) -> Vec<RegId> {
     let mut needed = vec![];
-    let ahead = body.steps[at..].iter().zip(at..);
-    for (step, at) in ahead {
+    for step in &body.steps[at..] {
         let Step::Instruction(step) = step else {
             break;
         };
-        if let Some((guard, _)) = step.guard
-            && let Some((_, a, b)) = compared(body, at, guard)
-        {
-            let registers = [a, b].into_iter().filter_map(|arg| match arg {
-                Arg::Reg(register) => Some(register),
-                _ => None,
-            });
-            needed.extend(registers);
+        if let Some((guard, _)) = step.guard {
+            let makers = makers(body, guard).into_iter();
+            needed.extend(makers.flat_map(|step| &step.reads));
         }
         if step.operation.flow() != Flow::Next {
             break;

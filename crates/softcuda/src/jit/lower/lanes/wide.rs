@@ -13,10 +13,10 @@
 //! slot of the native stack:
 //!
 //! ```text
-//! begins: if so many threads are left in the row:
+//! begins: if wide groups make up the row:
 //!           the wide group's code; where its threads may not agree: keep all, resume
 //! latch:    next wide group
-//! head:     for each group of those threads, or of those that are left: its code
+//! head:     for each group of those threads, or of all: its code
 //! resume:   for each group of those threads: take all, go on in the group's code, to its end
 //! ```
 //!
@@ -213,17 +213,16 @@ impl Lower<'_> {
         self.b.def_var(variable, first);
         self.set_resume(0);
         let threads = self.entry(Entry::Ntid(0));
-        let left = self.b.ins().isub(threads, first);
         let width = self.width() as i64;
+        let odd = self.b.ins().band_imm(threads, width - 1);
         let goes = self.b.create_block();
-        let few = self.b.ins().icmp_imm(IntCC::UnsignedLessThan, left, width);
         let head = self
             .lanes()
             .wide
             .as_ref()
             .and_then(|wide| wide.row.as_ref());
         let head = head.expect("rows have a loop over groups").head;
-        self.b.ins().brif(few, head, &[first.into()], goes, &[]);
+        self.b.ins().brif(odd, head, &[first.into()], goes, &[]);
         self.b.switch_to_block(goes);
         self.begin_pass();
         self.clear_group();

@@ -15,6 +15,7 @@ mod execution;
 mod masked;
 mod modules;
 mod rewriting;
+mod rows;
 mod tokens;
 mod unrolled;
 mod vectors;
