@@ -314,6 +314,23 @@ impl Stride {
     }
 }
 
+/// Whether this holds of two integers.
+#[derive(Clone, Debug)]
+pub(crate) struct Comparison<'a> {
+    pub condition: IntCC,
+    pub a: &'a Arg,
+    pub b: &'a Arg,
+    /// Their type: of 32 or 64 bits.
+    pub ty: Type,
+}
+
+impl Comparison<'_> {
+    /// They have 32 bits.
+    pub fn of_words(&self) -> bool {
+        self.ty.size() == 4
+    }
+}
+
 /// What follows from predicates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Logic<'a> {
@@ -531,8 +548,8 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         None
     }
 
-    /// It does no more than to write whether this holds of two integers of 32 bits.
-    fn comparison(&self) -> Option<(IntCC, &Arg, &Arg)> {
+    /// It does no more than to write whether this holds of two integers of 32 or 64 bits.
+    fn comparison(&self) -> Option<Comparison<'_>> {
         None
     }
 

@@ -60,7 +60,7 @@ fn is_cheap(instruction: &Instruction) -> bool {
     instruction.guard.is_none()
         && (operation.loads_parameter()
             || operation.number().is_some()
-            || operation.comparison().is_some()
+            || operation.comparison().is_some_and(|of| of.of_words())
             || operation.pure()
                 && !operation.carry()
                 && operation.stride(&|_| Some(Stride::number(0))).is_some())

@@ -6,7 +6,7 @@ use ptx::ast::Type;
 
 use super::float_compare::{self, FloatCmp};
 use super::{Lower, value_type};
-use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride, Takes};
+use crate::jit::decode::{Arg, Comparison, Operation, Reader, Refusal, RegId, Stride, Takes};
 
 /// A comparison: of integers, or of floats.
 #[derive(Clone, Copy, Debug)]
@@ -303,13 +303,19 @@ impl Operation for Compare {
         }
     }
 
-    fn comparison(&self) -> Option<(IntCC, &Arg, &Arg)> {
-        let words = matches!(self.ty, Type::B32 | Type::U32 | Type::S32);
+    fn comparison(&self) -> Option<Comparison<'_>> {
+        use Type::{B32, B64, S32, S64, U32, U64};
+        let fits = matches!(self.ty, B32 | U32 | S32 | B64 | U64 | S64);
         match (self.cmp, &self.to) {
             (Cmp::Integer(condition), Destination::Predicates(_, Arg::Sink))
-                if words && self.combine.is_none() =>
+                if fits && self.combine.is_none() =>
             {
-                Some((condition, &self.a, &self.b))
+                Some(Comparison {
+                    condition,
+                    a: &self.a,
+                    b: &self.b,
+                    ty: self.ty,
+                })
             }
             _ => None,
         }

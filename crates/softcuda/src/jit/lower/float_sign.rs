@@ -9,6 +9,16 @@ use super::float_modifiers::{Flag, Modifiers};
 use super::float_value::{bits, const_f32, const_f64, flush_if, from_bits};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 
+/// What the second operand of `min` or `max` is known to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Second {
+    Any,
+    /// No NaN.
+    Number,
+    /// No NaN; and no zero that would be the result of itself and the other zero, but is not.
+    Plain,
+}
+
 /// `min` or `max` of two floats: with NaN as with a missing operand unless `propagate`, and -0
 /// below +0. Where the result is NaN its bits are open.
 pub(crate) fn extremum(
@@ -17,23 +27,41 @@ pub(crate) fn extremum(
     propagate: bool,
     a: Value,
     b: Value,
-    b_is_number: bool,
+    second: Second,
 ) -> Value {
-    let ieee = match max {
-        true => l.b.ins().fmax(a, b),
-        false => l.b.ins().fmin(a, b),
-    };
     if propagate {
-        return ieee;
+        return match max {
+            true => l.b.ins().fmax(a, b),
+            false => l.b.ins().fmin(a, b),
+        };
     }
-    // A NaN operand gives the other one, two of them the second; `ieee` is NaN then.
-    let mut result = ieee;
-    if !b_is_number {
+    // One instruction: the second where both are zeros, or one is NaN.
+    let first = pick(l, max, a, b);
+    if second == Second::Plain {
+        return first;
+    }
+    let other = pick(l, max, b, a);
+    // They differ in the sign of zeros, or where a NaN is.
+    let mut result = match max {
+        true => l.b.ins().band(first, other),
+        false => l.b.ins().bor(first, other),
+    };
+    // A NaN operand gives the other one, two of them the second.
+    if second == Second::Any {
         let b_nan = l.b.ins().fcmp(FloatCC::Unordered, b, b);
         result = l.select(b_nan, a, result);
     }
     let a_nan = l.b.ins().fcmp(FloatCC::Unordered, a, a);
     l.select(a_nan, b, result)
+}
+
+/// The lesser of two, or the greater; the second where neither is.
+fn pick(l: &mut Lower<'_>, max: bool, a: Value, b: Value) -> Value {
+    let is_first = match max {
+        true => l.b.ins().fcmp(FloatCC::LessThan, b, a),
+        false => l.b.ins().fcmp(FloatCC::LessThan, a, b),
+    };
+    l.select(is_first, a, b)
 }
 
 /// A double whose NaN is made quiet.
@@ -89,12 +117,20 @@ pub(crate) fn decode_extremum(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, 
     }))
 }
 
-/// The operand is a literal that is no NaN.
-fn is_number(arg: &Arg) -> bool {
-    match arg {
-        Arg::Imm(Immediate::F32(bits)) => !f32::from_bits(*bits).is_nan(),
-        Arg::Imm(Immediate::F64(bits)) => !f64::from_bits(*bits).is_nan(),
-        _ => false,
+/// What a literal is, as the second operand of `max`, or of `min`.
+fn literal(arg: &Arg, max: bool) -> Second {
+    let value = match arg {
+        Arg::Imm(Immediate::F32(bits)) => f64::from(f32::from_bits(*bits)),
+        Arg::Imm(Immediate::F64(bits)) => f64::from_bits(*bits),
+        _ => return Second::Any,
+    };
+    match value {
+        nan if nan.is_nan() => Second::Any,
+        // With `.ftz`, what is subnormal counts as zero.
+        zero if zero.abs() < f64::from(f32::MIN_POSITIVE) && zero.is_sign_negative() == max => {
+            Second::Number
+        }
+        _ => Second::Plain,
     }
 }
 
@@ -109,7 +145,7 @@ impl Operation for Extremum {
 
     fn lower(&self, l: &mut Lower<'_>) {
         let [dst, a, b] = &self.args;
-        let number = is_number(b);
+        let second = literal(b, self.max);
         let [a, b] = [a, b].map(|arg| {
             let value = l.read(arg, self.ty);
             flush_if(l, self.ftz, value)
@@ -117,16 +153,24 @@ impl Operation for Extremum {
         let value = match self.xorsign {
             true => {
                 let (a_abs, b_abs) = (l.b.ins().fabs(a), l.b.ins().fabs(b));
-                let value = extremum(l, self.max, self.propagate, a_abs, b_abs, number);
+                let second_abs = match second {
+                    Second::Any => Second::Any,
+                    _ => Second::Number,
+                };
+                let value = extremum(l, self.max, self.propagate, a_abs, b_abs, second_abs);
                 xor_sign(l, value, a, b)
             }
-            false => extremum(l, self.max, self.propagate, a, b, number),
+            false => extremum(l, self.max, self.propagate, a, b, second),
         };
-        let value = match self.ty == Type::F64 && !number {
+        let value = match self.ty == Type::F64 && second == Second::Any {
             true => quiet(l, value),
             false => value,
         };
-        l.write_float(dst, self.ty, value);
+        match second == Second::Any || self.propagate {
+            true => l.write_float(dst, self.ty, value),
+            // It is no NaN.
+            false => l.write(dst, self.ty, value),
+        }
     }
 }
 

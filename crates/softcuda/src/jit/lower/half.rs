@@ -20,7 +20,7 @@ use super::Lower;
 use super::convert::format_of;
 use super::float::host_has_fma;
 use super::float_modifiers::{Flag, Modifiers};
-use super::float_sign::{extremum, relu, xor_sign};
+use super::float_sign::{Second, extremum, relu, xor_sign};
 use super::float_value::{
     NAN_HALF, and_number, bits, compare_number, const_f64, const_like, from_bits, half_number,
     halves, narrow, number_like, pair, saturate, widen,
@@ -273,10 +273,10 @@ impl Half {
         let max = self.op == Op::Max;
         let propagate = self.modifiers.has(Flag::Nan);
         if !self.modifiers.has(Flag::Xorsign) {
-            return extremum(l, max, propagate, a, b, false);
+            return extremum(l, max, propagate, a, b, Second::Any);
         }
         let (a_abs, b_abs) = (l.b.ins().fabs(a), l.b.ins().fabs(b));
-        let value = extremum(l, max, propagate, a_abs, b_abs, false);
+        let value = extremum(l, max, propagate, a_abs, b_abs, Second::Any);
         xor_sign(l, value, a, b)
     }
 

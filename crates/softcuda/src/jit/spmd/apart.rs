@@ -11,7 +11,7 @@ use super::control::compared;
 use super::facts::Facts;
 use super::teams::Teams;
 use super::{Class, Regions, Way, in_rows, wants_all};
-use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::decode::{Arg, Comparison, Flow, RegId};
 use crate::jit::program::Instruction;
 
 /// The most steps between a branch and where its ways join, if threads that do not agree go on one
@@ -177,7 +177,7 @@ impl Judge<'_> {
 
     /// Whether a guard compares a register that `is` so.
     fn compares(&self, at: usize, guard: RegId, is: fn(&Self, RegId) -> bool) -> bool {
-        let Some((_, a, b)) = compared(self.facts.body, at, guard) else {
+        let Some(Comparison { a, b, .. }) = compared(self.facts.body, at, guard) else {
             return false;
         };
         [a, b].iter().any(|arg| match arg {

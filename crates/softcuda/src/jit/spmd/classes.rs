@@ -396,12 +396,13 @@ pub(super) fn lanes(body: &Body, live: &[Vec<RegId>], known: &Known) -> Vec<Opti
         for register in &step.writes {
             writes[register.0 as usize] += 1;
         }
-        if let (Some((condition, a, b)), [register], None) =
+        if let (Some(comparison), [register], None) =
             (step.operation.comparison(), &step.writes[..], step.guard)
             && known.is_warp()
-            && let (Some(a), Some(b)) = (known.of_lane(a), known.of_lane(b))
+            && comparison.of_words()
+            && let (Some(a), Some(b)) = (known.of_lane(comparison.a), known.of_lane(comparison.b))
         {
-            let holds = |lane: u32| holds(condition, a(lane), b(lane));
+            let holds = |lane: u32| holds(comparison.condition, a(lane), b(lane));
             let bits = (0..u32::BITS).filter(|lane| holds(*lane));
             lanes[register.0 as usize] = Some(bits.fold(0, |bits, lane| bits | 1 << lane));
         }

@@ -1,9 +1,7 @@
 //! Control flow as the vector form sees it: blocks, and where ways that part join again.
 
 use crate::jit::analysis::Graph;
-use cranelift_codegen::ir::condcodes::IntCC;
-
-use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::decode::{Arg, Comparison, Flow, RegId};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// Blocks of a body, and where their ways join.
@@ -190,7 +188,7 @@ pub(in crate::jit) fn post_dominators(successors: &[Vec<usize>], end: usize) -> 
 
 /// What the guard of a step says, as far as it is a comparison right before, of what has not
 /// been written since. Behind a wait, what was compared may not be kept.
-pub(crate) fn compared(body: &Body, at: usize, guard: RegId) -> Option<(IntCC, Arg, Arg)> {
+pub(crate) fn compared(body: &Body, at: usize, guard: RegId) -> Option<Comparison<'_>> {
     let mut written: Vec<RegId> = vec![];
     for step in body.steps[..at].iter().rev() {
         let Step::Instruction(step) = step else {
@@ -200,13 +198,13 @@ pub(crate) fn compared(body: &Body, at: usize, guard: RegId) -> Option<(IntCC, A
             return None;
         }
         if step.writes.contains(&guard) {
-            let (condition, a, b) = step.operation.comparison()?;
+            let comparison = step.operation.comparison()?;
             let stays = |arg: &Arg| match arg {
                 Arg::Reg(id) => !written.contains(id),
                 arg => matches!(arg, Arg::Imm(_)),
             };
-            let is_it = step.guard.is_none() && stays(a) && stays(b);
-            return is_it.then(|| (condition, a.clone(), b.clone()));
+            let is_it = step.guard.is_none() && stays(comparison.a) && stays(comparison.b);
+            return is_it.then_some(comparison);
         }
         written.extend(&step.writes);
     }

@@ -4,7 +4,7 @@
 use super::Class;
 use super::control::compared;
 use super::facts::Facts;
-use crate::jit::decode::{Arg, Flow};
+use crate::jit::decode::{Arg, Comparison, Flow};
 
 /// Such a loop.
 pub(super) struct Counting {
@@ -15,7 +15,7 @@ pub(super) struct Counting {
     pub blocks: Vec<usize>,
 }
 
-impl Facts<'_> {
+impl<'a> Facts<'a> {
     /// The loop that a block leads back to the head of, if nothing in it waits or ends a thread.
     pub fn counting_loop(self, branch: usize) -> Option<Counting> {
         let successors = &self.control.graph.successors;
@@ -58,21 +58,21 @@ impl Facts<'_> {
             Arg::Reg(register) => classes[register.0 as usize],
             _ => Class::Uniform,
         };
-        self.compares(branch).is_some_and(|(a, b)| {
+        self.compares(branch).is_some_and(|[a, b]| {
             matches!(
-                (class(&a), class(&b)),
+                (class(a), class(b)),
                 (Class::Affine(_), Class::Uniform) | (Class::Uniform, Class::Affine(_))
             )
         })
     }
 
     /// What the branch that a block ends with compares.
-    pub fn compares(self, block: usize) -> Option<(Arg, Arg)> {
+    pub fn compares(self, block: usize) -> Option<[&'a Arg; 2]> {
         let (at, last) = self.steps(block).last()?;
         let (guard, _) = last
             .guard
             .filter(|_| matches!(last.operation.flow(), Flow::Jump(_)))?;
-        let (_, a, b) = compared(self.body, at, guard)?;
-        Some((a, b))
+        let Comparison { a, b, .. } = compared(self.body, at, guard)?;
+        Some([a, b])
     }
 }

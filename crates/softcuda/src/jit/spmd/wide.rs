@@ -25,7 +25,7 @@ use super::classes::Known;
 use super::facts::Facts;
 use super::straight::straight;
 use super::{Apart, Class, Exit, Pace, Regions, WIDEST, Way, classes, wants_all};
-use crate::jit::decode::{Arg, Flow, RegId, Special};
+use crate::jit::decode::{Arg, Comparison, Flow, RegId, Special};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// The most instructions that the wide form of a region may have, as estimated.
@@ -285,15 +285,8 @@ impl Wide {
             }
         }
         let pays = useful > 1 || all <= FEW;
+        // Tests want all that can be.
         let most = if wants_all() { 3 * MOST } else { MOST };
-        if std::env::var("WIDESTAT").is_ok() {
-            eprintln!(
-                "WIDE waits {} pays {pays} all {all} most {most} cuts {} resumes {}",
-                narrow.waits,
-                cuts.len(),
-                resumes.iter().filter(|r| !r.from_start).count()
-            );
-        }
         (pays && all <= most).then_some(Found {
             cost: all,
             resumes,
@@ -318,7 +311,12 @@ impl Wide {
         makers(body, predicate)
             .iter()
             .any(|step| match step.operation.comparison() {
-                Some((IntCC::Equal | IntCC::NotEqual, a, b)) => counts(a) != counts(b),
+                Some(Comparison {
+                    condition: IntCC::Equal | IntCC::NotEqual,
+                    a,
+                    b,
+                    ..
+                }) => counts(a) != counts(b),
                 _ => false,
             })
     }
@@ -333,7 +331,7 @@ impl Wide {
         makers(body, predicate).iter().all(|step| {
             let same = |register: &RegId| self.classes[register.0 as usize] == Class::Uniform;
             match step.operation.comparison() {
-                Some((_, a, b)) => known(a) && known(b),
+                Some(Comparison { a, b, .. }) => known(a) && known(b),
                 None => step.operation.logic().is_some() || step.reads.iter().all(same),
             }
         })

@@ -46,3 +46,4 @@ mod variables;
 mod vectors;
 mod waits;
 mod wide;
+mod wide_rows;

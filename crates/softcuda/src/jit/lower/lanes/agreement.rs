@@ -6,7 +6,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::Type;
 
 use super::Form;
-use crate::jit::decode::{Arg, Flow, Logic, RegId};
+use crate::jit::decode::{Arg, Comparison, Flow, Logic, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::Step;
 use crate::jit::spmd::{Class, compared};
@@ -43,8 +43,8 @@ impl Lower<'_> {
         at: usize,
         guard: RegId,
     ) -> Option<Agreement> {
-        let (condition, a, b) = compared(self.body, at, guard)?;
-        self.agreement_on(threads, condition, a, b)
+        let body = self.body;
+        self.agreement_on(threads, compared(body, at, guard)?)
     }
 
     /// Whether a guard of the step at `at` is certain to be what is wanted in all threads of the
@@ -93,16 +93,16 @@ impl Lower<'_> {
             if step.guard.is_some() {
                 return None;
             }
-            if let Some((condition, a, b)) = step.operation.comparison() {
+            if let Some(comparison) = step.operation.comparison() {
                 let stays = |arg: &Arg| match arg {
                     Arg::Reg(id) => !written.contains(id),
                     arg => matches!(arg, Arg::Imm(_)),
                 };
-                if !stays(a) || !stays(b) {
+                if !stays(comparison.a) || !stays(comparison.b) {
                     return None;
                 }
                 let threads = Threads::Known(self.width() as i64);
-                let agreement = self.agreement_on(threads, condition, a.clone(), b.clone())?;
+                let agreement = self.agreement_on(threads, comparison)?;
                 let told = if wanted {
                     agreement.all
                 } else {
@@ -129,14 +129,15 @@ impl Lower<'_> {
         None
     }
 
-    /// Whether the threads agree on a comparison of words.
-    fn agreement_on(
-        &mut self,
-        threads: Threads,
-        condition: IntCC,
-        a: Arg,
-        b: Arg,
-    ) -> Option<Agreement> {
+    /// Whether the threads agree on a comparison.
+    fn agreement_on(&mut self, threads: Threads, comparison: Comparison<'_>) -> Option<Agreement> {
+        let Comparison {
+            condition, a, b, ..
+        } = comparison;
+        let (read, ty) = match comparison.of_words() {
+            true => (Type::U32, types::I32),
+            false => (Type::U64, types::I64),
+        };
         let stride = |l: &mut Self, arg: &Arg| match arg {
             Arg::Imm(_) => Some(0),
             Arg::Reg(id) => match l.lanes().plan.class(*id) {
@@ -145,8 +146,11 @@ impl Lower<'_> {
             },
             _ => None,
         };
-        let (a_stride, b_stride) = (stride(self, &a)?, stride(self, &b)?);
-        let (condition, counts, same, stride) = match (a_stride as i32, b_stride as i32) {
+        let stride = |l: &mut Self, arg: &Arg| match stride(l, arg)? {
+            by if ty == types::I32 => Some(i64::from(by as i32)),
+            by => Some(by),
+        };
+        let (condition, counts, same, stride) = match (stride(self, a)?, stride(self, b)?) {
             (0, 0) => return None,
             (stride, 0) => (condition, a, b, stride),
             (0, stride) => (condition.swap_args(), b, a, stride),
@@ -154,18 +158,21 @@ impl Lower<'_> {
         };
         // Of numbers that go round more than once, the first and the last tell nothing.
         let (Threads::Known(most) | Threads::UpTo(most, _)) = threads;
-        let most = i64::from(stride) * (most - 1);
-        i32::try_from(most).ok()?;
+        let most = stride.checked_mul(most - 1)?;
+        if ty == types::I32 {
+            i32::try_from(most).ok()?;
+        }
         self.set_form(Form::Once);
-        let first = self.read(&counts, Type::U32);
-        let first = self.fit(first, types::I32, false);
-        let same = self.read(&same, Type::U32);
-        let same = self.fit(same, types::I32, false);
+        let first = self.read(counts, read);
+        let first = self.fit(first, ty, false);
+        let same = self.read(same, read);
+        let same = self.fit(same, ty, false);
         let span = match threads {
-            Threads::Known(_) => self.b.ins().iconst(types::I32, most),
+            Threads::Known(_) => self.b.ins().iconst(ty, most),
             Threads::UpTo(_, count) => {
                 let span = self.b.ins().iadd_imm(count, -1);
-                self.b.ins().imul_imm(span, i64::from(stride))
+                let span = self.fit(span, ty, false);
+                self.b.ins().imul_imm(span, stride)
             }
         };
         let last = self.b.ins().iadd(first, span);

@@ -2,6 +2,7 @@
 //! Where each thread loads or stores several registers, vectors go between memory and registers
 //! by shuffles: a thread's values lie side by side in memory, a register's in vectors.
 
+use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
 use cranelift_frontend::Variable;
 use ptx::ast::{Space, Type};
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::{Form, Kept, vector_of};
 use crate::jit::decode::{Arg, RegId};
-use crate::jit::lower::float_value::and_number;
+use crate::jit::lower::float_value::{and_number, canonical_f32};
 use crate::jit::lower::{Lower, is_signed, value_type};
 use crate::jit::program::Instruction;
 use crate::jit::spmd::{Class, in_rows};
@@ -24,6 +25,9 @@ enum Layout {
 
 /// Bytes that caches hold together.
 const LINE: i32 = 64;
+
+/// So many vectors are worth a branch.
+const MANY: usize = 4;
 
 /// A register's vectors: their type and variables.
 type Column = (ValueType, SmallVec<[Variable; 4]>);
@@ -187,7 +191,7 @@ impl Lower<'_> {
         if let Some(parts) = self.parts(registers, ty, stride) {
             return self.store_parts(&parts, ty, to);
         }
-        let Some((layout, variables)) = self.layout(registers, ty, stride) else {
+        let Some((layout, _)) = self.layout(registers, ty, stride) else {
             for (n, register) in (0..).zip(registers) {
                 self.store_row(register, ty, to, n * ty.size() as i32, stride);
             }
@@ -195,9 +199,13 @@ impl Lower<'_> {
         };
         let vector = vector_of(value_type(ty));
         let (flags, threads) = (MemFlags::trusted(), vector.lane_count() as usize);
+        let values = registers.iter().map(|register| match register {
+            Arg::Reg(register) => self.seen_vectors(*register),
+            _ => unreachable!("what lies in memory so is in registers"),
+        });
+        let values: Vec<Vec<Value>> = values.collect();
         for chunk in 0..self.width() / threads {
-            let columns = variables.iter().map(|(_, variables)| variables[chunk]);
-            let columns: Vec<Value> = columns.map(|column| self.b.use_var(column)).collect();
+            let columns: Vec<Value> = values.iter().map(|vectors| vectors[chunk]).collect();
             let rows = self.turned(&layout, &columns, false);
             let apart = match layout {
                 Layout::Pairs => 16,
@@ -208,6 +216,58 @@ impl Lower<'_> {
                 self.b.ins().store(flags, value, to, first + row * apart);
             }
         }
+    }
+
+    /// The vectors of a register as who reads its bits sees them, see
+    /// [`nans`](crate::jit::resolve). Many are looked at together: NaNs are rare.
+    fn seen_vectors(&mut self, register: RegId) -> Vec<Value> {
+        let Kept::Vectors(variables) = self.kept_of(register) else {
+            unreachable!("it is in vectors");
+        };
+        let is_lazy = self.reads_bits && self.body.tables.lazy_nans[register.0 as usize];
+        let values = variables.iter().map(|variable| self.b.use_var(*variable));
+        let values: Vec<Value> = values.collect();
+        if !is_lazy {
+            return values;
+        }
+        self.set_form(Form::Vector {
+            chunk: 0,
+            wide: false,
+        });
+        let right = |l: &mut Self| -> Vec<Value> {
+            let right = values.iter().map(|value| canonical_f32(l, *value));
+            right.collect()
+        };
+        if values.len() < MANY {
+            let right = right(self);
+            self.set_form(Form::Once);
+            return right;
+        }
+        let mut all = None;
+        for pair in values.chunks(2) {
+            let [a, b] = [pair[0], pair[pair.len() - 1]];
+            let more = self.b.ins().fcmp(FloatCC::Unordered, a, b);
+            all = Some(match all {
+                None => more,
+                Some(all) => self.b.ins().bor(all, more),
+            });
+        }
+        let all = all.expect("a group has vectors");
+        let any = self.b.ins().vany_true(all);
+        let (next, cold) = (self.fresh_block(), self.cold_block());
+        self.b.ins().brif(any, cold, &[], next, &[]);
+        self.enter(cold);
+        let right = right(self);
+        for (variable, value) in variables.iter().zip(right) {
+            self.b.def_var(*variable, value);
+        }
+        self.b.ins().jump(next, &[]);
+        self.enter(next);
+        self.set_form(Form::Once);
+        variables
+            .iter()
+            .map(|variable| self.b.use_var(*variable))
+            .collect()
     }
 
     /// How registers lie in memory, if shuffles bring them there; the vectors of each.
@@ -502,17 +562,13 @@ impl Lower<'_> {
         let flags = MemFlags::trusted();
         let kind = value_type(ty);
         if let Arg::Reg(id) = register
-            && let Kept::Vectors(variables) = self.lanes().kept(*id).clone()
+            && matches!(self.kept_of(*id), Kept::Vectors(_))
             && self.register_types[id.0 as usize].bits() == kind.bits()
             && stride == i64::from(kind.bytes())
         {
-            let wide = kind.bits() == 64;
-            for chunk in 0..variables.len() {
-                self.set_form(Form::Vector { chunk, wide });
-                let value = self.held(*id);
-                self.b.ins().store(flags, value, to, at + 16 * chunk as i32);
+            for (chunk, value) in (0..).zip(self.seen_vectors(*id)) {
+                self.b.ins().store(flags, value, to, at + 16 * chunk);
             }
-            self.set_form(Form::Once);
             return;
         }
         if let Arg::Reg(id) = register

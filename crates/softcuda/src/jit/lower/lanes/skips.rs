@@ -15,7 +15,7 @@ use super::regions::LANES;
 use crate::grid::MOST_THREADS;
 use crate::grid::context::Turn;
 use crate::grid::rounds::{BarrierKind, Wait};
-use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::decode::{Arg, Comparison, Flow, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
 use crate::jit::program::{Instruction, Step};
@@ -204,7 +204,8 @@ impl Lower<'_> {
             };
             let simple = plan.ways[*at] == Way::Once && step.operation.pure();
             // The branch's guard differs from lane to lane: of it, the comparison counts.
-            let compares = step.operation.comparison().is_some();
+            let compares = step.operation.comparison();
+            let compares = compares.is_some_and(|of| of.of_words());
             if step.guard.is_some() || !(simple || compares) {
                 return None;
             }
@@ -224,16 +225,17 @@ impl Lower<'_> {
         {
             return None;
         }
-        let (_, a, b) = compared(self.body, branch, guard)?;
+        let Comparison { a, b, .. } =
+            compared(self.body, branch, guard).filter(Comparison::of_words)?;
         let plan = &self.lanes().plan;
         let steady = |arg: &Arg| match arg {
             Arg::Reg(register) => plan.counts_over_warp(*register),
             arg => matches!(arg, Arg::Imm(_)),
         };
-        if !steady(&a) || !steady(&b) {
+        if !steady(a) || !steady(b) {
             return None;
         }
-        let counts_over_row = [&a, &b].into_iter().all(|arg| match arg {
+        let counts_over_row = [a, b].into_iter().all(|arg| match arg {
             Arg::Reg(register) => plan.counts_over_row(*register),
             _ => true,
         });

@@ -15,6 +15,8 @@ const SHARE: u64 = 3;
 const WORDS: usize = 1024;
 /// Rows of words that threads write, one of each for a thread's number.
 const ROWS: usize = 4;
+/// Rows behind them that each thread has two words of.
+const PAIRS: usize = 2;
 const BLOCKS: u32 = 3;
 /// The most turns over the grid.
 const TURNS: u32 = 3;
@@ -130,6 +132,14 @@ impl Writer<'_> {
         };
         match self.random.below(6) {
             0 => self.line("setp.gt.f32 %p, %f1, %f0;"),
+            2 => {
+                let by = self.pick(&["1", "3", "-1", "-4"]);
+                let sign = sign.replace("32", "64");
+                let more = self.random.below(50);
+                self.line(&format!(
+                    "mul.wide.s32 %w, {a}, {by}; add.s64 %w, %w, %wide; setp.{cmp}.{sign} %p, %w, {more};"
+                ));
+            }
             1 => self.line(&format!(
                 "setp.lt.u32 %p2, %x, %n; setp.{cmp}.{sign} %p, {a}, {b}; and.pred %p, %p, %p2;"
             )),
@@ -153,7 +163,10 @@ impl Writer<'_> {
 
     fn compute(&mut self) {
         let guard = self.guard();
-        let text = match self.random.below(12) {
+        let text = match self.random.below(15) {
+            11 => "max.f32 %f1, %f0, 0f00000000;",
+            12 => "min.f32 %f0, %f1, %f2;",
+            13 => "fma.rn.f32 %f0, %f1, 0f7f800000, %f0;",
             0 => "add.f32 %f0, %f0, %f1;",
             1 => "mul.f32 %f2, %f1, %f0;",
             2 => "fma.rn.f32 %f0, %f1, %f2, %f0;",
@@ -177,7 +190,10 @@ impl Writer<'_> {
     fn own(&mut self) {
         let guard = self.guard();
         let offset = self.random.below(ROWS - 1) * 4 * all() as usize;
-        let text = match self.random.below(5) {
+        let pair = ROWS * 4 * all() as usize;
+        let text = match self.random.below(7) {
+            5 => format!("st.global.v2.f32 [%own8+{pair}], {{%f0, %f2}};"),
+            6 => format!("st.global.f32 [%own+{offset}], %f2;"),
             0 => format!("ld.global.f32 %f1, [%own+{offset}];"),
             1 => format!("ld.global.u32 %r1, [%own+{offset}];"),
             2 => format!("st.global.f32 [%own+{offset}], %f0;"),
@@ -189,6 +205,7 @@ impl Writer<'_> {
 
     fn statement(&mut self, depth: usize) {
         match self.random.below(12) {
+            0 if depth < 2 && self.random.below(3) == 0 => self.long_loop(depth),
             0 if depth < 2 => self.uniform_loop(depth),
             1 if depth < 2 => self.counting_loop(depth),
             2 if depth < 2 => self.branch(depth),
@@ -211,6 +228,18 @@ impl Writer<'_> {
         self.statements(3, depth + 1);
         self.line(&format!(
             "add.u32 %k{depth}, %k{depth}, 1; setp.lt.u32 %p, %k{depth}, %m; @%p bra again{n};"
+        ));
+    }
+
+    /// The same with a count of 64 bits.
+    fn long_loop(&mut self, depth: usize) {
+        let n = self.name();
+        let j = format!("%l{depth}");
+        let most = self.pick(&["150", "64", "33"]);
+        self.line(&format!("cvt.u64.u32 {j}, %col; again{n}:"));
+        self.statements(3, depth + 1);
+        self.line(&format!(
+            "add.u64 {j}, {j}, 40; setp.lt.u64 %p, {j}, {most}; @%p bra again{n};"
         ));
     }
 
@@ -267,7 +296,8 @@ fn kernel(random: &mut Random) -> String {
     if over_the_grid {
         writer.line(
             "mov.u32 %t, 0; turn: add.u32 %me, %x, %y; mad.lo.u32 %t, %y, 256, %x;
-            mul.wide.u32 %own, %t, 4; add.u64 %own, %own, %mine;",
+            mul.wide.u32 %own, %t, 4; add.u64 %own8, %own, %own;
+            add.u64 %own, %own, %mine; add.u64 %own8, %own8, %mine;",
         );
         writer.line("mov.f32 %f0, 0f3f800000; mov.f32 %f1, %f0; mov.f32 %f2, %f0;");
         writer.line(
@@ -293,7 +323,7 @@ fn kernel(random: &mut Random) -> String {
         {{
             .reg .b32 %r<2>, %x, %y, %i, %j<2>, %k<2>, %n, %m, %t, %col, %lin, %me, %big;
             .reg .b32 %threads, %blocks, %block, %step, %rows;
-            .reg .b64 %all, %mine, %own, %at, %q, %w;
+            .reg .b64 %all, %mine, %own, %own8, %at, %q, %w, %l<2>, %wide;
             .reg .f32 %f<3>;
             .reg .b16 %h;
             .reg .pred %p, %p2;
@@ -304,10 +334,12 @@ fn kernel(random: &mut Random) -> String {
             mov.u32 %y, %tid.y; mov.u32 %rows, %ntid.y;
             mad.lo.u32 %x, %block, %threads, %col;
             mad.lo.u32 %lin, %y, %threads, %col;
+            cvt.s64.s32 %wide, %big; mul.lo.s64 %wide, %wide, 3000000000;
             add.u32 %big, %big, %x;
             add.u32 %me, %x, %y;
             mad.lo.u32 %t, %block, %rows, %y; mad.lo.u32 %t, %t, %threads, %col;
-            mul.wide.u32 %own, %t, 4; add.u64 %own, %own, %mine;
+            mul.wide.u32 %own, %t, 4; add.u64 %own8, %own, %own;
+            add.u64 %own, %own, %mine; add.u64 %own8, %own8, %mine;
             mov.f32 %f0, 0f3f800000; mov.f32 %f1, %f0; mov.f32 %f2, %f0;
             mov.u32 %r0, %x; mov.u32 %r1, 3; mov.u32 %i, 0; mov.u32 %j0, %x; mov.u32 %j1, 7;
             {text}
@@ -321,7 +353,7 @@ fn kernel(random: &mut Random) -> String {
 fn outcome(module: &Arc<Module>, block: [u32; 3], params: [u32; 3]) -> (Vec<u32>, Option<String>) {
     let words = (0..WORDS as u32).map(|n| n.wrapping_mul(0x9e37_79b9) >> 3);
     let mut words: Vec<u32> = words.collect();
-    let mut own = vec![0u32; all() as usize * ROWS];
+    let mut own = vec![0u32; all() as usize * (ROWS + PAIRS)];
     let buffers: &mut [&mut [u8]] = &mut [buffer(&mut words), buffer(&mut own)];
     let params = params.map(u32::to_le_bytes);
     let scalars = params.each_ref().map(|bytes| &bytes[..]);
