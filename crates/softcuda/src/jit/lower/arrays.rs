@@ -1,7 +1,5 @@
 //! Checks of accesses to [arrays](crate::jit::runtime::arrays) that parameters point to.
 
-use std::collections::HashMap;
-
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 use ptx::ast::Type;
@@ -11,55 +9,9 @@ use super::entry::Entry;
 use super::function::Frame;
 use super::lanes::{Form, Kept};
 use super::runs::Element;
-use crate::jit::analysis::Graph;
-use crate::jit::decode::{Arg, RegId};
-use crate::jit::liveness;
-use crate::jit::program::{Body, Place, Step};
+use crate::jit::decode::Arg;
 use crate::jit::runtime::access::Access;
 use crate::jit::runtime::arrays::{self, Array};
-
-/// The registers that hold a pointer of the parameters wherever they are read, and where that lies.
-pub(super) fn pointers(body: &Body) -> HashMap<RegId, u32> {
-    // Those that may be read before they are written hold nothing then.
-    let Some(live) = liveness::live_in(body, &Graph::of(body)) else {
-        return HashMap::new();
-    };
-    let unset = live.first().map_or(&[][..], |live| live);
-    let mut written: HashMap<RegId, u32> = HashMap::new();
-    for step in &body.steps {
-        if let Step::Instruction(step) = step {
-            step.writes
-                .iter()
-                .for_each(|register| *written.entry(*register).or_default() += 1);
-        }
-    }
-    let mut pointers = HashMap::new();
-    for step in &body.steps {
-        let Step::Instruction(step) = step else {
-            continue;
-        };
-        let [to] = step.writes[..] else {
-            continue;
-        };
-        if step.guard.is_some() || written[&to] != 1 || unset.contains(&to) {
-            continue;
-        }
-        let loaded = step.operation.loads_pointer().and_then(|(number, offset)| {
-            let Place::Kernel(at) = body.tables.params[number as usize].place else {
-                return None;
-            };
-            u32::try_from((at as i64).checked_add(offset)?).ok()
-        });
-        let copied = step
-            .operation
-            .copies()
-            .and_then(|from| pointers.get(&from).copied());
-        if let Some(at) = loaded.or(copied) {
-            pointers.insert(to, at);
-        }
-    }
-    pointers
-}
 
 /// Accesses to elements of an array.
 struct Elements {
@@ -125,7 +77,7 @@ impl Lower<'_> {
     pub(super) fn array_from(&mut self, low: i64, access: &Access) -> Option<(Value, i64, Value)> {
         let Elements { less, count } = self.elements_at(low, access)?;
         let element = *self.runs.elements.get(&self.step)?;
-        let param = *self.pointers.get(&element.array)?;
+        let param = *self.steady.pointers.get(&element.array)?;
         let params = self.entry(Entry::Params);
         let flags = MemFlags::trusted().with_readonly().with_can_move();
         let array = self.b.ins().load(types::I64, flags, params, param as i32);
@@ -147,7 +99,7 @@ impl Lower<'_> {
             return None;
         }
         let element = *self.runs.elements.get(&self.step)?;
-        let param = *self.pointers.get(&element.array)?;
+        let param = *self.steady.pointers.get(&element.array)?;
         let size = 1u64 << access.log2;
         let by = u64::try_from(element.by)
             .ok()

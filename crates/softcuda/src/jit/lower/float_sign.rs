@@ -117,11 +117,17 @@ pub(crate) fn decode_extremum(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, 
     }))
 }
 
-/// What a literal is, as the second operand of `max`, or of `min`.
-fn literal(arg: &Arg, max: bool) -> Second {
-    let value = match arg {
-        Arg::Imm(Immediate::F32(bits)) => f64::from(f32::from_bits(*bits)),
-        Arg::Imm(Immediate::F64(bits)) => f64::from_bits(*bits),
+/// What an operand is that is a literal, or a register that holds one, as the second of `max`, or
+/// of `min`.
+fn literal(l: &Lower<'_>, arg: &Arg, max: bool) -> Second {
+    let number = match arg {
+        Arg::Imm(number) => Some(*number),
+        Arg::Reg(register) => l.steady.numbers.get(register).copied(),
+        _ => None,
+    };
+    let value = match number {
+        Some(Immediate::F32(bits)) => f64::from(f32::from_bits(bits)),
+        Some(Immediate::F64(bits)) => f64::from_bits(bits),
         _ => return Second::Any,
     };
     match value {
@@ -144,8 +150,11 @@ impl Operation for Extremum {
     }
 
     fn lower(&self, l: &mut Lower<'_>) {
-        let [dst, a, b] = &self.args;
-        let second = literal(b, self.max);
+        let [dst, mut a, mut b] = self.args.each_ref();
+        if literal(l, a, self.max) != Second::Any {
+            std::mem::swap(&mut a, &mut b);
+        }
+        let second = literal(l, b, self.max);
         let [a, b] = [a, b].map(|arg| {
             let value = l.read(arg, self.ty);
             flush_if(l, self.ftz, value)

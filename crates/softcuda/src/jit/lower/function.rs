@@ -23,6 +23,7 @@ use super::entry::{Entries, Entry};
 use super::groups::Groups;
 use super::lanes::Form;
 use super::runs::Runs;
+use super::steady::Steady;
 use crate::grid::context::{CONTINUE, EXITED, Mode, ThreadContext};
 use crate::grid::launch::FaultKind;
 use crate::jit::compile::Unit;
@@ -145,7 +146,7 @@ pub(crate) fn lower(
         groups,
         runs_checked: vec![false; runs.runs.len()],
         entered: 0,
-        pointers: super::arrays::pointers(body),
+        steady: Steady::of(body),
         runs,
         step: 0,
         mbarrier_waits: mbarrier_waits(body),

@@ -53,6 +53,7 @@ mod rounds;
 mod runs;
 mod special;
 mod stack;
+mod steady;
 mod tensor;
 mod video;
 mod warp;
@@ -215,8 +216,7 @@ pub(crate) struct Lower<'a> {
     /// The last step where threads that parted from their group may come in: what is not live there
     /// they do not have.
     entered: u32,
-    /// Registers that hold a pointer of the parameters, and where that lies among them.
-    pointers: HashMap<RegId, u32>,
+    steady: steady::Steady,
     /// For each group, the host address of its lowest access, once that is checked.
     group_bases: Vec<Option<Value>>,
     imports: HashMap<Name, ir::FuncRef>,

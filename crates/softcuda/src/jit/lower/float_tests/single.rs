@@ -205,10 +205,39 @@ fn extrema_follow_the_documented_pseudocode() {
                 }
             }
         }
-        let limit = format!("{name}.f32 %d, %a, 0f00000000");
-        forms.push(form(limit, "f=f", move |v| {
-            bits32(extremum(max, false, false, f64::from(single(v[0])), 0.0) as f32)
-        }));
+        for limit in [0.0, -0.0, 1.5, -1.5, 1e-40, -1e-40, f32::INFINITY, f32::NAN] {
+            let literal = format!("0f{:08x}", limit.to_bits());
+            for ftz in [false, true] {
+                let name = if ftz {
+                    format!("{name}.ftz")
+                } else {
+                    name.to_owned()
+                };
+                for text in [
+                    format!("{name}.f32 %d, %a, {literal}"),
+                    format!("{name}.f32 %d, {literal}, %a"),
+                    format!(
+                        "{{ .reg .f32 %l; mov.f32 %l, {literal}; {name}.f32 %d, %a, %l; }} \
+                         mov.f32 %d, %d"
+                    ),
+                ] {
+                    forms.push(form(text, "f=f", move |v| {
+                        let [a, b] = [single(v[0]), limit].map(|v| f64::from(flush(v, ftz)));
+                        bits32(extremum(max, false, false, a, b) as f32)
+                    }));
+                }
+            }
+        }
+        for limit in [0.0, -0.0, 1.5, f64::NAN] {
+            let text = format!(
+                "{name}.f64 %x, %a, 0d{:016x}; testp.number.f64 %q, %x;
+                selp.f64 %d, %x, 0d7ff8000000000000, %q",
+                f64::to_bits(limit)
+            );
+            forms.push(form(text, "d=d", move |v| {
+                extremum(max, false, false, double(v[0]), limit).to_bits()
+            }));
+        }
         let text = format!(
             "{name}.f64 %x, %a, %b; testp.number.f64 %q, %x; selp.f64 %d, %x, 0d7ff8000000000000, %q"
         );

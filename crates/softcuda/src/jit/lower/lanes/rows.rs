@@ -528,6 +528,7 @@ impl Lower<'_> {
     fn store_words(&mut self, register: RegId, ty: Type, to: Value, at: i32, vectors: usize) {
         let bytes = ty.size() as i32;
         let flags = MemFlags::trusted();
+        let mut halves: Vec<Value> = vec![];
         for pair in 0..vectors / 2 {
             let [low, high] = [0, 1].map(|half| {
                 let chunk = 2 * pair + half;
@@ -543,18 +544,26 @@ impl Lower<'_> {
                     }
                 }
             });
-            let halves = self.b.ins().unarrow(low, high);
-            let at = at + 8 * bytes * pair as i32;
-            if bytes == 2 {
-                self.b.ins().store(flags, halves, to, at);
+            halves.push(self.b.ins().unarrow(low, high));
+        }
+        self.set_form(Form::Once);
+        if bytes == 2 {
+            for (pair, halves) in (0..).zip(halves) {
+                self.b.ins().store(flags, halves, to, at + 16 * pair);
+            }
+            return;
+        }
+        for (quad, halves) in (0..).zip(halves.chunks(2)) {
+            let all = self.b.ins().unarrow(halves[0], halves[halves.len() - 1]);
+            let at = at + 16 * quad;
+            if let [_, _] = halves {
+                self.b.ins().store(flags, all, to, at);
                 continue;
             }
-            let all = self.b.ins().unarrow(halves, halves);
             let all = self.as_vector(all, types::I64X2);
             let eight = self.b.ins().extractlane(all, 0);
             self.b.ins().store(flags, eight, to, at);
         }
-        self.set_form(Form::Once);
     }
 
     /// The other way round.
