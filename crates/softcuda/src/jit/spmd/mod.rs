@@ -23,9 +23,10 @@
 //! with such.
 //!
 //! A body that waits or spins is divided into [`Regions`] from wait to wait: the groups of a block
-//! run through one after the other, and the block goes on to the next. Short regions have a second
-//! form for [`Wide`] groups; where lanes part by their numbers in the warp, full warps go
-//! [straight](straight) through it. Through some loops over memory groups go in step, see [`Pace`].
+//! run through one after the other, and the block goes on to the next. Short regions, and short
+//! bodies in which no thread waits, have a second form for [`Wide`] groups; where lanes part by
+//! their numbers in the warp, full warps go [straight](straight) through a region. Through some
+//! loops over memory groups go in step, see [`Pace`].
 //!
 //! Where no thread waits, whole ranges of blocks go in step through a loop over the grid, see
 //! [`Passes`].

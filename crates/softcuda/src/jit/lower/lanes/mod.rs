@@ -4,7 +4,7 @@
 //! ```text
 //! for each row of threads
 //!   if whole groups make up the row
-//!     for each group: the vector form
+//!     for each group, or wide group: the vector form
 //!                     where threads part: note where each stands; "next thread"
 //!   else
 //!     for each thread: the form of one thread
@@ -252,8 +252,8 @@ impl Lower<'_> {
             .expect("the vector form is only lowered where there is one")
     }
 
-    /// Lowers the group's code; the builder is where a row's groups begin.
-    /// A row without waits is done at `over`.
+    /// Lowers the group's code; the builder is where a row's groups begin. Where no thread waits, a
+    /// row is done at `over`.
     pub(in crate::jit::lower) fn lower_groups(&mut self, over: Option<Block>) {
         // Operations of a group leave the function by faults alone.
         let fault = self.cold_block();

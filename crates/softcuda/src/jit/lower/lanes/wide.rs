@@ -216,13 +216,8 @@ impl Lower<'_> {
         let width = self.width() as i64;
         let odd = self.b.ins().band_imm(threads, width - 1);
         let goes = self.b.create_block();
-        let head = self
-            .lanes()
-            .wide
-            .as_ref()
-            .and_then(|wide| wide.row.as_ref());
-        let head = head.expect("rows have a loop over groups").head;
-        self.b.ins().brif(odd, head, &[first.into()], goes, &[]);
+        let narrow = self.narrow_head(0);
+        self.b.ins().brif(odd, narrow, &[first.into()], goes, &[]);
         self.b.switch_to_block(goes);
         self.begin_pass();
         self.clear_group();
@@ -250,12 +245,7 @@ impl Lower<'_> {
             let goes = self.lanes().group_blocks[*block];
             self.b.ins().jump(goes, &[]);
         }
-        if let Some(row) = self
-            .lanes()
-            .wide
-            .as_ref()
-            .and_then(|wide| wide.row.as_ref())
-        {
+        if let Some(row) = self.row() {
             let (slot, size) = (row.kept, row.size as u32);
             self.b.func.sized_stack_slots[slot].size = size.next_multiple_of(16);
         }
@@ -285,17 +275,33 @@ impl Lower<'_> {
         self.go_to_resume(&blocks, number, next);
     }
 
+    fn row(&mut self) -> Option<&mut Row> {
+        self.lanes().wide.as_mut()?.row.as_mut()
+    }
+
+    /// The region that is lowered; a row is one.
+    fn wide_region(&mut self) -> usize {
+        match self.in_turns() {
+            true => self.turns().region,
+            false => 0,
+        }
+    }
+
+    /// The loop over groups of a region.
+    fn narrow_head(&mut self, region: usize) -> Block {
+        match self.row() {
+            Some(row) => row.head,
+            None => self.turns().regions[region].head,
+        }
+    }
+
     /// The address of what is kept in an array for the group's first thread, less the array's
     /// offset.
     pub(super) fn kept_address(&mut self, ty: ir::Type) -> Value {
         let width = self.widest() as i64;
         let is_wide = self.is_wide();
-        let lanes = self.lanes();
-        let (first, row) = (
-            lanes.first,
-            lanes.wide.as_ref().and_then(|wide| wide.row.as_ref()),
-        );
-        let Some(kept) = row.map(|row| row.kept) else {
+        let first = self.lanes().first;
+        let Some(kept) = self.row().map(|row| row.kept) else {
             return self.lane_address(ty);
         };
         let base = self.b.ins().stack_addr(types::I64, kept, 0);
@@ -316,12 +322,7 @@ impl Lower<'_> {
             .map(|register| self.register_types[register.0 as usize]);
         let bytes: Vec<usize> = types.map(|ty| ty.bytes() as usize).collect();
         let width = self.widest();
-        let row = self
-            .lanes()
-            .wide
-            .as_mut()
-            .and_then(|wide| wide.row.as_mut());
-        let Some(row) = row else {
+        let Some(row) = self.row() else {
             return self.places_of(registers);
         };
         let places = registers.iter().zip(bytes);
@@ -605,8 +606,7 @@ impl Lower<'_> {
     /// A wide group gives up at a block, whose first step its threads may not agree on: its groups
     /// go on there. Fills the builder's block.
     pub(super) fn resume(&mut self, block: usize) {
-        let in_turns = self.in_turns();
-        let region = if in_turns { self.turns().region } else { 0 };
+        let region = self.wide_region();
         let Some(live) = self.needed_at(region, block) else {
             return self.begin_narrow();
         };
@@ -659,14 +659,8 @@ impl Lower<'_> {
 
     /// A wide group gives up, and its groups begin the region. Fills the builder's block.
     pub(super) fn begin_narrow(&mut self) {
-        let wide = self.lanes().wide.as_ref();
-        let (region, head) = match wide.and_then(|wide| wide.row.as_ref()) {
-            Some(row) => (0, row.head),
-            None => {
-                let region = self.turns().region;
-                (region, self.turns().regions[region].head)
-            }
-        };
+        let region = self.wide_region();
+        let head = self.narrow_head(region);
         self.go_to_groups(region, head);
     }
 
