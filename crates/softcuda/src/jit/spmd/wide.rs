@@ -207,7 +207,9 @@ impl Wide {
         if region.brings {
             return None;
         }
-        let blocks = (0..control.first.len()).filter(|block| regions.of[*block] == Some(number));
+        // Where no thread waits, what is never reached has code, too.
+        let inside = |block: &usize| !narrow.waits || regions.of[*block] == Some(number);
+        let blocks = (0..control.first.len()).filter(inside);
         let always = |apart: &Apart| apart.always;
         if blocks
             .clone()

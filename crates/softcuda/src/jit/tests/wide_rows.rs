@@ -104,6 +104,22 @@ fn what_is_compared_is_kept() {
     }
 }
 
+/// What no thread comes to may be such that threads would not agree on it.
+#[test]
+fn code_behind_the_end() {
+    for dead in [
+        "mul.wide.u32 %rd5, %r12, 4; add.u64 %rd5, %rd5, %rd1; st.global.u32 [%rd5], %r1;",
+        "st.global.u32 [%rd4], %r1; mul.wide.s32 %rd5, %r1, 8; st.global.u64 [%rd4], %rd5;",
+        "st.global.u32 [%rd4], %r1; setp.lt.u32 %p1, %r1, %r3; @%p1 bra there; mov.u32 %r9, 5; there:",
+    ] {
+        let body = format!(
+            "cvt.rn.f32.u32 %f1, %r1; add.f32 %f1, %f1, 0f3f800000; st.global.f32 [%rd4+2048], %f1;
+            bra past; {dead} past:"
+        );
+        in_all(&body, &BLOCKS, &[0, 5]);
+    }
+}
+
 /// Accesses leave their memory from each lane on: the fault names that lane.
 #[test]
 fn each_lane_of_a_wide_row_faults_by_itself() {
