@@ -11,8 +11,10 @@ use crate::jit::module::{Form, Module};
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
 const DEFAULT_CASES: u64 = 150;
 const SHARE: u64 = 3;
+/// Registers for indices, and for addresses.
+const INDICES: usize = 40;
 /// Words that all threads read.
-const WORDS: usize = 1024;
+const WORDS: usize = 2048;
 /// Rows of words that threads write, one of each for a thread's number.
 const ROWS: usize = 4;
 /// Rows behind them that each thread has two words of.
@@ -25,6 +27,7 @@ struct Writer<'a> {
     random: &'a mut Random,
     text: String,
     names: usize,
+    indices: usize,
     /// Accesses may be outside.
     wild: bool,
 }
@@ -43,62 +46,78 @@ impl Writer<'_> {
         self.names
     }
 
-    /// A number that mostly counts up from thread to thread, in `%i`.
-    fn index(&mut self) {
+    /// The register of an index; each has its own, so that it counts up by one number.
+    fn new_index(&mut self) -> String {
+        self.indices += 1;
+        self.last_index()
+    }
+
+    fn last_index(&self) -> String {
+        format!("%i{}", self.indices % INDICES)
+    }
+
+    /// A number that mostly counts up from thread to thread.
+    fn index(&mut self) -> String {
+        let i = self.new_index();
         let base = self.pick(&["%x", "%x", "%x", "%col", "%j0", "%me"]);
         let more = self.random.below(40);
         let text = match self.random.below(6) {
-            0 => format!("mad.lo.u32 %i, {base}, 2, {more};"),
-            1 => format!("sub.u32 %i, 600, {base};"),
-            2 => format!("shr.u32 %i, {base}, {};", 1 + self.random.below(5)),
-            3 => format!("add.u32 %i, {base}, %y; add.u32 %i, %i, {more};"),
-            _ => format!("add.u32 %i, {base}, {more};"),
+            0 => format!("mad.lo.u32 {i}, {base}, 2, {more};"),
+            1 => format!("sub.u32 {i}, 600, {base};"),
+            2 => format!("shr.u32 {i}, {base}, {};", 1 + self.random.below(5)),
+            3 => format!("add.u32 %t, {base}, %y; add.u32 {i}, %t, {more};"),
+            _ => format!("add.u32 {i}, {base}, {more};"),
         };
         self.line(&text);
-        if !self.wild {
-            // What is out of bounds does not count up where it is clamped.
-            let clamp = format!("min.u32 %i, %i, {};", WORDS - 8);
-            if self.random.below(3) == 0 || base == "%j0" {
-                self.line(&clamp);
-            } else {
-                self.line(&format!("rem.u32 %i, %i, {};", WORDS - 8));
-            }
+        if self.wild {
+            return i;
         }
+        // What is out of bounds does not count up where it is clamped.
+        let inside = self.new_index();
+        let clamps = self.random.below(3) == 0 || base == "%j0";
+        let clamp = if clamps { "min.u32" } else { "rem.u32" };
+        self.line(&format!("{clamp} {inside}, {i}, {};", WORDS - 8));
+        inside
     }
 
-    /// A number in `%i` that certainly is one of the words.
-    fn inside(&mut self) {
+    /// A number that counts up, and certainly is one of the words.
+    fn inside(&mut self) -> String {
+        let i = self.new_index();
         let base = self.pick(&["%col", "%col", "%lin", "%me"]);
         let more = self.random.below(200);
-        self.line(&format!("add.u32 %i, {base}, {more};"));
+        self.line(&format!("add.u32 {i}, {base}, {more};"));
+        i
+    }
+
+    /// The address of an element of so many bytes, of the words or from a register on.
+    fn address(&mut self, index: &str, size: usize, from: &str) -> String {
+        let widens = self.pick(&["mul.wide.u32", "mul.wide.s32"]);
+        let at = index.replace("%i", "%at");
+        let distance = index.replace("%i", "%by");
+        self.line(&format!(
+            "{widens} {distance}, {index}, {size}; add.u64 {at}, {distance}, {from};"
+        ));
+        at
     }
 
     fn load(&mut self) {
-        match self.random.below(3) {
+        let index = match self.random.below(3) {
             0 => self.index(),
             _ => self.inside(),
-        }
-        let widens = self.pick(&["mul.wide.u32", "mul.wide.s32"]);
+        };
         let guard = self.guard();
-        let load = match self.random.below(8) {
-            0 => "ld.global.u32 %r1, [%at];",
-            1 => "ld.global.nc.v2.f32 {%f1, %f2}, [%at];",
-            2 => "ld.global.u16 %h, [%at]; cvt.u32.u16 %r1, %h;",
-            3 => "ld.global.s8 %r1, [%at];",
-            4 => "ld.global.u32 %r0, [%at+4];",
-            _ => "ld.global.f32 %f1, [%at];",
+        let (size, load) = match self.random.below(9) {
+            0 => (4, "ld.global.u32 %r1, [%at];"),
+            1 => (8, "ld.global.nc.v2.f32 {%f1, %f2}, [%at];"),
+            2 => (2, "ld.global.u16 %h, [%at]; cvt.u32.u16 %r1, %h;"),
+            3 => (1, "ld.global.s8 %r1, [%at];"),
+            4 => (4, "ld.global.u32 %r0, [%at+4];"),
+            5 => (8, "ld.global.u64 %w, [%at]; cvt.u32.u64 %r1, %w;"),
+            6 => (4, "ld.global.s16 %r1, [%at+2];"),
+            _ => (4, "ld.global.f32 %f1, [%at];"),
         };
-        let size = if load.contains("v2") { 8 } else { 4 };
-        let size = if size == 8 && !self.wild { 4 } else { size };
-        let align = if load.contains("v2") {
-            "and.b32 %i, %i, -2;"
-        } else {
-            ""
-        };
-        self.line(&format!(
-            "{align} {widens} %at, %i, {size}; add.u64 %at, %at, %all;"
-        ));
-        self.line(&format!("{guard}{load}"));
+        let at = self.address(&index, size, "%all");
+        self.line(&format!("{guard}{}", load.replace("%at", &at)));
     }
 
     /// A load from one of two arrays.
@@ -108,13 +127,12 @@ impl Writer<'_> {
         if self.random.below(2) == 0 {
             self.compute();
         }
-        self.inside();
-        let widens = self.pick(&["mul.wide.u32", "mul.wide.s32"]);
-        self.line(&format!("{widens} %at, %i, 4; add.u64 %at, %at, %q;"));
+        let index = self.inside();
+        let at = self.address(&index, 4, "%q");
         if self.random.below(2) == 0 {
             self.predicate();
         }
-        self.line("ld.global.f32 %f1, [%at];");
+        self.line(&format!("ld.global.f32 %f1, [{at}];"));
     }
 
     /// A predicate in `%p`, most often of numbers that count up.
@@ -175,7 +193,7 @@ impl Writer<'_> {
             5 => "selp.f32 %f1, %f0, %f2, %p;",
             6 => "cvt.rn.f32.u32 %f1, %r1;",
             7 => "add.u32 %r0, %r0, %x;",
-            8 => "cvt.u64.u32 %w, %i; shr.u64 %w, %w, 3; cvt.u32.u64 %r1, %w;",
+            8 => "cvt.u64.u32 %w, %x; shr.u64 %w, %w, 3; cvt.u32.u64 %r1, %w;",
             9 => "max.f32 %f0, %f0, %f1;",
             10 => "mul.wide.s32 %w, %big, 8; shr.u64 %w, %w, 30; cvt.u32.u64 %r1, %w;",
             _ => "mul.wide.u32 %w, %big, 4; shr.u64 %w, %w, 31; cvt.u32.u64 %r1, %w;",
@@ -279,6 +297,7 @@ fn kernel(random: &mut Random) -> String {
         random,
         text: String::new(),
         names: 0,
+        indices: 0,
         wild,
     };
     match writer.random.below(5) {
@@ -300,9 +319,7 @@ fn kernel(random: &mut Random) -> String {
             add.u64 %own, %own, %mine; add.u64 %own8, %own8, %mine;",
         );
         writer.line("mov.f32 %f0, 0f3f800000; mov.f32 %f1, %f0; mov.f32 %f2, %f0;");
-        writer.line(
-            "mov.u32 %r0, %x; mov.u32 %r1, 3; mov.u32 %i, 0; mov.u32 %j0, %x; mov.u32 %j1, 7;",
-        );
+        writer.line("mov.u32 %r0, %x; mov.u32 %r1, 3; mov.u32 %j0, %x; mov.u32 %j1, 7;");
     }
     writer.statements(7, 0);
     // Whether there is a form is a matter of the number of steps.
@@ -321,9 +338,9 @@ fn kernel(random: &mut Random) -> String {
         ".visible .entry k(.param .u64 all, .param .u64 mine, .param .u32 n, .param .u32 m,
             .param .u32 big)
         {{
-            .reg .b32 %r<2>, %x, %y, %i, %j<2>, %k<2>, %n, %m, %t, %col, %lin, %me, %big;
+            .reg .b32 %r<2>, %x, %y, %i<{INDICES}>, %j<2>, %k<2>, %n, %m, %t, %col, %lin, %me, %big;
             .reg .b32 %threads, %blocks, %block, %step, %rows;
-            .reg .b64 %all, %mine, %own, %own8, %at, %q, %w, %l<2>, %wide;
+            .reg .b64 %all, %mine, %own, %own8, %at<{INDICES}>, %by<{INDICES}>, %q, %w, %l<2>, %wide;
             .reg .f32 %f<3>;
             .reg .b16 %h;
             .reg .pred %p, %p2;
@@ -341,7 +358,7 @@ fn kernel(random: &mut Random) -> String {
             mul.wide.u32 %own, %t, 4; add.u64 %own8, %own, %own;
             add.u64 %own, %own, %mine; add.u64 %own8, %own8, %mine;
             mov.f32 %f0, 0f3f800000; mov.f32 %f1, %f0; mov.f32 %f2, %f0;
-            mov.u32 %r0, %x; mov.u32 %r1, 3; mov.u32 %i, 0; mov.u32 %j0, %x; mov.u32 %j1, 7;
+            mov.u32 %r0, %x; mov.u32 %r1, 3; mov.u32 %j0, %x; mov.u32 %j1, 7;
             {text}
             end:
             ret;
