@@ -225,11 +225,13 @@ fn turns_over_the_grid() {
         let source = harness::module(&format!(
             ".visible .entry k(.param .u64 out, .param .u32 n)
             {{
-                .reg .b32 %x, %n, %t, %threads, %blocks, %step; .reg .b64 %out, %at, %l, %w;
+                .reg .b32 %x, %y, %rows, %n, %t, %threads, %blocks, %step; .reg .b64 %out, %at, %l, %w;
                 .reg .b64 %more, %long; .reg .f32 %f; .reg .pred %p;
                 ld.param.u64 %out, [out]; ld.param.u32 %n, [n]; cvt.u64.u32 %long, %n;
-                mov.u32 %threads, %ntid.x; mov.u32 %blocks, %nctaid.x; mov.u32 %t, %ctaid.x;
-                mul.lo.u32 %step, %threads, %blocks; mul.wide.u32 %more, %threads, %blocks;
+                mov.u32 %threads, %ntid.x; mov.u32 %rows, %ntid.y; mov.u32 %blocks, %nctaid.x;
+                mov.u32 %t, %ctaid.x; mov.u32 %y, %tid.y; mad.lo.u32 %t, %t, %rows, %y;
+                mul.lo.u32 %rows, %rows, %blocks; mul.lo.u32 %step, %threads, %rows;
+                mul.wide.u32 %more, %threads, %rows;
                 mul.lo.u32 %t, %t, %threads; mov.u32 %x, %tid.x; add.u32 %x, %x, %t;
                 cvt.u64.u32 %l, %x;
                 setp.ge.u32 %p, %x, %n; @%p bra none;
@@ -241,12 +243,22 @@ fn turns_over_the_grid() {
             }}"
         ));
         let module = harness::load(&source);
-        for threads in [8, 24, 32, 64, 96, 100, 128] {
+        for block in [
+            [8, 1, 1],
+            [24, 1, 1],
+            [32, 1, 1],
+            [64, 1, 1],
+            [96, 1, 1],
+            [100, 1, 1],
+            [16, 4, 1],
+            [48, 2, 1],
+            [32, 3, 1],
+        ] {
             for n in [0, 1, 31, 64, 129, 500, 777, 1000] {
                 for blocks in [1, 3, 40] {
                     let mut data: Vec<f32> = (0..1024).map(|at| at as f32).collect();
                     let buffers: &mut [&mut [u8]] = &mut [buffer(&mut data)];
-                    let (grid, block) = ([blocks, 1, 1], [threads, 1, 1]);
+                    let grid = [blocks, 1, 1];
                     let n_bytes = (n as u32).to_le_bytes();
                     harness::run_in(&module, "k", grid, block, 0, buffers, &[&n_bytes])
                         .expect("nothing faults");
@@ -258,7 +270,7 @@ fn turns_over_the_grid() {
                         };
                         assert_eq!(
                             *value, once,
-                            "{at} of {n}, {blocks} x {threads}: {compares}"
+                            "{at} of {n}, {blocks} x {block:?}: {compares}"
                         );
                     }
                 }
