@@ -140,15 +140,15 @@ impl Lower<'_> {
         };
         let stride = |l: &mut Self, arg: &Arg| match arg {
             Arg::Imm(_) => Some(0),
-            Arg::Reg(id) => match l.lanes().plan.class(*id) {
-                Class::Varying => None,
-                class => class.stride(),
-            },
+            Arg::Reg(id) => {
+                let by = l.lanes().plan.class(*id).stride()?;
+                Some(if ty == types::I32 {
+                    i64::from(by as i32)
+                } else {
+                    by
+                })
+            }
             _ => None,
-        };
-        let stride = |l: &mut Self, arg: &Arg| match stride(l, arg)? {
-            by if ty == types::I32 => Some(i64::from(by as i32)),
-            by => Some(by),
         };
         let (condition, counts, same, stride) = match (stride(self, a)?, stride(self, b)?) {
             (0, 0) => return None,

@@ -177,11 +177,8 @@ impl Lower<'_> {
     /// Plans wide groups of a row whose loop over groups begins at `head`, if there are any; where
     /// they begin.
     pub(super) fn plan_wide_row(&mut self, head: Block) -> Option<Block> {
-        let wide = match self.in_turns() {
-            true => None,
-            false => self.lanes().plan.wide.take(),
-        };
-        let mut form = WideForm::new(self, wide?);
+        let wide = self.lanes().plan.wide.take()?;
+        let mut form = WideForm::new(self, wide);
         let blocks = self.new_wide_blocks(form.plan.inside().collect());
         let begins = blocks.head;
         self.b.append_block_param(begins, types::I32);
@@ -254,8 +251,7 @@ impl Lower<'_> {
     /// Goes on in a row with the group at `next`, or with a wide one. Fills the builder's block.
     pub(super) fn next_in_row(&mut self, head: Block, next: Value) {
         let args = [next.into()];
-        let slot = self.lanes().wide.as_ref().map(|wide| wide.resumes);
-        let (Some(blocks), Some(slot)) = (self.wide_blocks(0), slot) else {
+        let Some(blocks) = self.wide_blocks(0) else {
             self.b.ins().jump(head, &args);
             return;
         };
@@ -268,11 +264,8 @@ impl Lower<'_> {
             self.b.ins().jump(head, &args);
             return;
         }
-        let number = self.b.ins().stack_load(types::I32, slot, 0);
-        let resumes = self.b.create_block();
-        self.b.ins().brif(number, resumes, &[], head, &args);
-        self.b.switch_to_block(resumes);
-        self.go_to_resume(&blocks, number, next);
+        let number = self.unless_begun(head, next);
+        self.go_to_resume(&blocks, number, head, next);
     }
 
     fn row(&mut self) -> Option<&mut Row> {
@@ -743,15 +736,11 @@ impl Lower<'_> {
     pub(super) fn go_on_with_group(&mut self, region: usize, next: Value) {
         let head = self.turns().regions[region].head;
         let args = [next.into()];
-        let slot = self.lanes().wide.as_ref().map(|wide| wide.resumes);
-        let (Some(blocks), Some(slot)) = (self.wide_blocks(region), slot) else {
+        let Some(blocks) = self.wide_blocks(region) else {
             self.b.ins().jump(head, &args);
             return;
         };
-        let number = self.b.ins().stack_load(types::I32, slot, 0);
-        let resumes = self.b.create_block();
-        self.b.ins().brif(number, resumes, &[], head, &args);
-        self.b.switch_to_block(resumes);
+        let number = self.unless_begun(head, next);
         let width = self.widest();
         if width < WIDEST {
             let inside = self.b.ins().band_imm(next, width as i64 - 1);
@@ -759,15 +748,26 @@ impl Lower<'_> {
             self.b.ins().brif(inside, here, &[], blocks.head, &args);
             self.b.switch_to_block(here);
         }
-        match blocks.resumes.is_empty() {
-            true => _ = self.b.ins().jump(head, &args),
-            false => self.go_to_resume(&blocks, number, next),
-        }
+        self.go_to_resume(&blocks, number, head, next);
+    }
+
+    /// Goes to `head` with the group at `next`, unless groups go on for a wide one: at the place of
+    /// the number that is answered.
+    fn unless_begun(&mut self, head: Block, next: Value) -> Value {
+        let wide = self.lanes().wide.as_ref();
+        let slot = wide.expect("there are wide groups").resumes;
+        let number = self.b.ins().stack_load(types::I32, slot, 0);
+        let resumes = self.b.create_block();
+        self.b
+            .ins()
+            .brif(number, resumes, &[], head, &[next.into()]);
+        self.b.switch_to_block(resumes);
+        number
     }
 
     /// Goes on with the group at `next` where the wide one has given up, at the place of this
-    /// number. Fills the builder's block.
-    fn go_to_resume(&mut self, blocks: &WideBlocks, number: Value, next: Value) {
+    /// number; at `head`, where there is none. Fills the builder's block.
+    fn go_to_resume(&mut self, blocks: &WideBlocks, number: Value, head: Block, next: Value) {
         let args = [next.into()];
         let mut all = (1..).zip(&blocks.resumes).peekable();
         while let Some((at, (_, begins))) = all.next() {
@@ -780,6 +780,7 @@ impl Lower<'_> {
             self.b.ins().brif(is, *begins, &args, other, &[]);
             self.b.switch_to_block(other);
         }
+        self.b.ins().jump(head, &args);
     }
 
     /// Notes the decisions of a wide group, by groups.
