@@ -168,7 +168,7 @@ fn steps_in_cycles(body: &Body) -> Vec<bool> {
 }
 
 /// The control flow of a body: runs of steps without a jump or a label between.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Graph {
     /// The block that each step is in; blocks are numbered in source order.
     pub block_of: Vec<usize>,
@@ -249,7 +249,7 @@ impl Graph {
     }
 
     /// Which blocks are in a cycle.
-    fn in_cycles(&self) -> Vec<bool> {
+    pub fn in_cycles(&self) -> Vec<bool> {
         let mut in_cycle = vec![false; self.successors.len()];
         for block in self.components().into_iter().flatten() {
             in_cycle[block] = true;

@@ -370,7 +370,7 @@ impl Lower<'_> {
         };
         let Some(number) = self.group else {
             let first = self.row_base(base, offset, Access::one(size, write), space, stride);
-            self.fetch_next(first, base, space, write, stride);
+            self.fetch_next(first, write, stride);
             return first;
         };
         let low = self.groups.groups[number as usize].low;
@@ -385,7 +385,7 @@ impl Lower<'_> {
         };
         let first = self.b.ins().iadd_imm(first, offset - low);
         if self.is_new_line(number, offset - low) {
-            self.fetch_next(first, base, space, write, stride);
+            self.fetch_next(first, write, stride);
         }
         first
     }

@@ -54,6 +54,7 @@ mod teams;
 mod tests;
 mod wide;
 
+use std::collections::HashMap;
 use std::fmt;
 
 use super::analysis;
@@ -70,7 +71,7 @@ pub(crate) use classes::in_rows;
 pub(in crate::jit) use control::{compared, post_dominators};
 pub(crate) use granted::Granted;
 pub(crate) use masks::{Loop, Masked};
-pub(crate) use next::Apart as NextBlock;
+pub(crate) use next::Distance;
 pub(crate) use paces::Pace;
 pub(crate) use passes::Passes;
 pub(crate) use regions::{Exit, Region, Regions, Target};
@@ -239,8 +240,8 @@ pub(crate) struct Plan {
     assumed: Assumed,
     /// It holds in the first blocks of a row of the grid alone, so many as `1 << MOST_BLOCKS_LOG2`.
     pub in_first_blocks: bool,
-    /// By register, see [`next`].
-    next: Vec<Option<NextBlock>>,
+    /// By step, see [`next`].
+    ahead: HashMap<usize, Distance>,
 }
 
 impl Plan {
@@ -373,6 +374,7 @@ impl Plan {
                 *apart = None;
             }
         }
+        let ahead = next::of(facts, passes.as_ref());
         let entered = wide.iter().flat_map(Wide::inside).collect();
         let plan = Plan {
             alone,
@@ -383,7 +385,7 @@ impl Plan {
             apart,
             unreached,
             in_first_blocks: zeros.in_first_blocks,
-            next: next::of(body),
+            ahead,
             paces,
             passes,
             likely,
@@ -421,10 +423,9 @@ impl Plan {
         self.control.joins[block]
     }
 
-    /// How far from what a block accesses through a register the next one most likely does, if that
-    /// is to be fetched ahead.
-    pub fn next_block(&self, register: RegId) -> Option<NextBlock> {
-        self.next[register.0 as usize]
+    /// How far from what a step accesses one most likely does soon, if that is to be fetched ahead.
+    pub fn ahead(&self, at: usize) -> Option<Distance> {
+        self.ahead.get(&at).copied()
     }
 
     /// What is taken for granted of launches; `None` where the plan is for all.

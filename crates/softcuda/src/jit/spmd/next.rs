@@ -1,24 +1,38 @@
-//! How far from what a block accesses the next one does. Compiled code fetches that ahead where the
-//! processor does not foresee it: see [`Plan::next_block`](super::Plan::next_block).
+//! Where the next blocks, or the next turns of a loop, access memory. Compiled code fetches that
+//! ahead where the processor does not foresee it: see [`Plan::ahead`](super::Plan::ahead).
 //!
 //! What is said here is a guess: nothing depends on it but time.
 
+use std::collections::HashMap;
+
+use super::facts::Facts;
+use super::loops::Counting;
+use super::passes::{Passes, adds};
 use super::wide::has_short_rows;
 use crate::jit::decode::{Arg, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
-use ptx::ast::Immediate;
+use ptx::ast::{Immediate, Space};
 
-/// How much more a value is in the next block of a row of the grid: `by` times something that is
-/// the same in all of them.
+/// Bytes that a stream is fetched ahead.
+const STREAM: i64 = 2048;
+
+/// How much more a value is in the next block of a row of the grid, or in the next turn of a loop:
+/// `by` times something that is the same in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Apart {
+pub(crate) struct Distance {
     /// A register; 1, where there is none.
     pub times: Option<RegId>,
     pub by: i64,
 }
 
-impl Apart {
-    const NOT: Apart = Apart { times: None, by: 0 };
+impl Distance {
+    const NONE: Distance = Distance { times: None, by: 0 };
+
+    /// As far in this direction as streams are fetched.
+    fn as_stream(self) -> Distance {
+        let by = STREAM * self.by.signum();
+        Distance { times: None, by }
+    }
 }
 
 /// What is known of a register.
@@ -26,38 +40,154 @@ impl Apart {
 enum Next {
     /// Nothing is written to it.
     Unset,
-    Apart(Apart),
+    Apart(Distance),
     Unknown,
 }
 
-/// By register that holds an address, how far the next block's is, where it is worth while to
-/// fetch what is there. In blocks of short rows, each thread goes through memory in pieces that lie
-/// far apart; blocks that go through rows of memory begin a row far from where the last one ended.
-/// Where blocks follow each other in memory, the processor foresees what comes.
-pub(super) fn of(body: &Body) -> Vec<Option<Apart>> {
+/// By step, how far from what it accesses something is to be fetched. `passes` is the loop that
+/// blocks go through in step.
+pub(super) fn of(facts: Facts<'_>, passes: Option<&Passes>) -> HashMap<usize, Distance> {
+    let mut graph = facts.control.graph.clone();
+    if let Some(Passes { head, branch, .. }) = passes {
+        // All blocks do one turn before any does the next.
+        graph.successors[*branch].retain(|to| to != head);
+    }
+    let in_loop = graph.in_cycles();
+    let mut in_turns = in_turns(facts);
+    let of_blocks = of_blocks(facts.body);
+    let mut found = HashMap::new();
+    for (at, step) in facts.body.steps.iter().enumerate() {
+        let Step::Instruction(step) = step else {
+            continue;
+        };
+        let access = step.operation.plain_access();
+        let Some(access) = access.filter(|access| access.space == Some(Space::Global)) else {
+            continue;
+        };
+        let in_loop = in_loop[graph.block_of[at]];
+        let turn = in_turns.remove(&at).filter(|_| in_loop);
+        let block = of_blocks[access.base.0 as usize].filter(|next| next.is_far || !in_loop);
+        let distance = turn.or(block.map(|block| block.distance));
+        found.extend(distance.map(|distance| (at, distance)));
+    }
+    found
+}
+
+/// Where the next block accesses memory.
+#[derive(Clone, Copy)]
+struct NextBlock {
+    distance: Distance,
+    /// In blocks of short rows, each thread goes through memory in pieces that lie far apart;
+    /// blocks that go through rows of memory begin a row far from where the last one ended. Else
+    /// blocks follow each other in memory: the processor foresees that, but not far enough.
+    is_far: bool,
+}
+
+/// The same by register that holds an address.
+fn of_blocks(body: &Body) -> Vec<Option<NextBlock>> {
     let short = has_short_rows(body);
-    let of_threads = of_threads(body);
-    let worth = |apart: &Apart| {
-        let far = |register: RegId| !of_threads[register.0 as usize];
-        apart.by != 0 && (short || apart.times.is_some_and(far))
+    let of_threads = computed_from(body, |special| matches!(special, Special::Ntid(_)));
+    let next = |next| {
+        let Next::Apart(distance) = next else {
+            return None;
+        };
+        let by_rows = |register: RegId| !of_threads[register.0 as usize];
+        let is_far = short || distance.times.is_some_and(by_rows);
+        let by = if is_far {
+            distance
+        } else {
+            distance.as_stream()
+        };
+        (distance.by != 0).then_some(NextBlock {
+            distance: by,
+            is_far,
+        })
     };
-    let all = settled(body).into_iter();
-    all.map(|next| match next {
-        Next::Apart(apart) => Some(apart).filter(worth),
-        _ => None,
-    })
-    .collect()
+    settled(body).into_iter().map(next).collect()
+}
+
+/// By step of a loop over numbers that count up from thread to thread, how much further it accesses
+/// memory in the next turn, or in a later one.
+fn in_turns(facts: Facts<'_>) -> HashMap<usize, Distance> {
+    let mut found = HashMap::new();
+    // An inner loop's branch lies before that of the loop around it.
+    for branch in 0..facts.control.graph.successors.len() {
+        let Some(turns) = facts.counting_loop(branch) else {
+            continue;
+        };
+        let all = over_turns(facts, &turns);
+        for (at, step) in facts.steps_of(&turns.blocks) {
+            let base = step.operation.plain_access().map(|access| access.base);
+            if let Some(Next::Apart(distance)) = base.map(|base| all[base.0 as usize])
+                && distance.by != 0
+            {
+                let is_near = distance.times.is_none() && distance.by.abs() < STREAM;
+                let distance = if is_near {
+                    distance.as_stream()
+                } else {
+                    distance
+                };
+                found.entry(at).or_insert(distance);
+            }
+        }
+    }
+    found
+}
+
+/// By register, how much more its value is in the next turn of a loop.
+fn over_turns(facts: Facts<'_>, turns: &Counting) -> Vec<Next> {
+    let steps = facts.steps_of(&turns.blocks).map(|(_, step)| step);
+    let steps: Vec<&Instruction> = steps.collect();
+    let mut all = vec![Next::Apart(Distance::NONE); facts.classes.len()];
+    for step in &steps {
+        // A block's number is the same in all turns; it is seldom asked for in a loop.
+        let known = match step.specials.contains(&Special::Ctaid(0)) {
+            true => Next::Unknown,
+            false => Next::Unset,
+        };
+        for register in &step.writes {
+            all[register.0 as usize] = known;
+        }
+    }
+    for register in &facts.live[turns.head] {
+        let mut writes = steps.iter().filter(|step| step.writes.contains(register));
+        let counts = match (writes.next(), writes.next()) {
+            (Some(step), None) => adds(facts, turns, *register, step),
+            _ => None,
+        };
+        let known = &mut all[register.0 as usize];
+        let (times, by) = match (counts, *known) {
+            (Some(Arg::Reg(times)), _) => (Some(times), 1),
+            (Some(Arg::Imm(Immediate::Int { bits, .. })), _) => (None, bits as i64),
+            (_, Next::Unset) => {
+                *known = Next::Unknown;
+                continue;
+            }
+            _ => continue,
+        };
+        *known = Next::Apart(Distance { times, by });
+    }
+    settle(&mut all, &steps);
+    all
 }
 
 fn settled(body: &Body) -> Vec<Next> {
     let mut all = vec![Next::Unset; body.tables.registers.len()];
+    let steps = body.steps.iter().filter_map(|step| match step {
+        Step::Instruction(step) => Some(step),
+        Step::Label(_) => None,
+    });
+    let steps: Vec<&Instruction> = steps.collect();
+    settle(&mut all, &steps);
+    all
+}
+
+/// Completes what is known of registers by what steps write.
+fn settle(all: &mut Vec<Next>, steps: &[&Instruction]) {
     loop {
         let before = all.clone();
-        for step in &body.steps {
-            let Step::Instruction(step) = step else {
-                continue;
-            };
-            let next = next(step, &all);
+        for step in steps {
+            let next = next(step, all);
             for register in &step.writes {
                 let known = &mut all[register.0 as usize];
                 *known = match (*known, next) {
@@ -68,8 +198,8 @@ fn settled(body: &Body) -> Vec<Next> {
                 };
             }
         }
-        if all == before {
-            return all;
+        if *all == before {
+            return;
         }
     }
 }
@@ -83,7 +213,7 @@ fn next(step: &Instruction, all: &[Next]) -> Next {
         match all[register.0 as usize] {
             Next::Unset => return Next::Unset,
             Next::Unknown => return Next::Unknown,
-            Next::Apart(Apart::NOT) => {}
+            Next::Apart(Distance::NONE) => {}
             Next::Apart(apart) if is_apart && apart.times != times => return Next::Unknown,
             Next::Apart(apart) => (times, is_apart) = (apart.times, true),
         }
@@ -102,7 +232,7 @@ fn next(step: &Instruction, all: &[Next]) -> Next {
     }
     if !is_apart {
         return match operation.pure() || operation.loads_parameter() {
-            true => Next::Apart(Apart::NOT),
+            true => Next::Apart(Distance::NONE),
             false => Next::Unknown,
         };
     }
@@ -122,8 +252,8 @@ fn next(step: &Instruction, all: &[Next]) -> Next {
         Arg::Imm(_) | Arg::Symbol(..) => stride(0),
         _ => None,
     };
-    if let Some(Stride { step: by, .. }) = operation.stride(&of) {
-        return Next::Apart(Apart { times, by });
+    if let Some(Stride { step: by, .. }) = operation.likely_stride(&of) {
+        return Next::Apart(Distance { times, by });
     }
     // A number of the block by what all have.
     let by = |arg: &Arg| of(arg).map_or(0, |stride| stride.step);
@@ -131,7 +261,7 @@ fn next(step: &Instruction, all: &[Next]) -> Next {
         Some([a, b]) if times.is_none() => match (by(a), by(b), a, b) {
             (by, 0, _, Arg::Reg(times)) | (0, by, Arg::Reg(times), _) if by != 0 => {
                 let times = Some(*times);
-                Next::Apart(Apart { times, by })
+                Next::Apart(Distance { times, by })
             }
             _ => Next::Unknown,
         },
@@ -139,8 +269,8 @@ fn next(step: &Instruction, all: &[Next]) -> Next {
     }
 }
 
-/// By register, whether it is computed from the number of threads of a block.
-fn of_threads(body: &Body) -> Vec<bool> {
+/// By register, whether it is computed from a special register like this.
+pub(super) fn computed_from(body: &Body, like: impl Fn(&Special) -> bool) -> Vec<bool> {
     let mut all = vec![false; body.tables.registers.len()];
     loop {
         let mut more = false;
@@ -148,8 +278,7 @@ fn of_threads(body: &Body) -> Vec<bool> {
             let Step::Instruction(step) = step else {
                 continue;
             };
-            let asks = |special: &Special| matches!(special, Special::Ntid(_));
-            if step.specials.iter().any(asks)
+            if step.specials.iter().any(&like)
                 || step.reads.iter().any(|register| all[register.0 as usize])
             {
                 for register in &step.writes {

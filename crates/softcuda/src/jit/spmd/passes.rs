@@ -125,7 +125,12 @@ fn begins_anew(facts: Facts<'_>, turns: &Counting) -> bool {
 }
 
 /// What a step adds to a register in each turn of a loop.
-fn adds(facts: Facts<'_>, turns: &Counting, register: RegId, step: &Instruction) -> Option<Arg> {
+pub(super) fn adds(
+    facts: Facts<'_>,
+    turns: &Counting,
+    register: RegId,
+    step: &Instruction,
+) -> Option<Arg> {
     let steady = |arg: &Arg| match arg {
         Arg::Reg(by) => {
             let mut steps = facts.steps_of(&turns.blocks);

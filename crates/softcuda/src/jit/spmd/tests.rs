@@ -1,6 +1,6 @@
 //! Plans of small kernels.
 
-use super::{Class, Exit, Loop, NextBlock, Plan, Target, Way};
+use super::{Class, Distance, Exit, Loop, Plan, Target, Way};
 use crate::jit::decode::RegId;
 use crate::jit::harness;
 use crate::jit::module::Module;
@@ -291,23 +291,33 @@ fn divisors_in_a_circle() {
     }
 }
 
-/// How far the next block's address is that a kernel with this body accesses.
-fn next_block(body: &str) -> Option<NextBlock> {
-    let (plan, _) = plan(&format!(
+/// How far from each access of a kernel with this body something is fetched.
+fn fetched(body: &str) -> Vec<Option<Distance>> {
+    let module = module(&format!(
         "ld.param.u64 %rd1, [a]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x;
         mov.u32 %r4, %ntid.x; {body} ld.global.f32 %f1, [%rd7]; st.global.f32 [%rd7], %f1;"
-    ))?;
-    let ways = plan.next.iter().rev();
-    let known: Vec<NextBlock> = ways.copied().flatten().collect();
-    // What else is known is what the address is computed from.
-    known.into_iter().max_by_key(|apart| apart.by)
+    ));
+    let function = &module.program().functions[0];
+    let body = function.body.as_ref().expect("it has a body");
+    let plan = Plan::of(function, body, true).expect("it has a plan");
+    let steps = body.steps.iter().enumerate();
+    let accesses = steps.filter_map(|(at, step)| match step {
+        Step::Instruction(step) => step.operation.plain_access().map(|_| plan.ahead(at)),
+        Step::Label(_) => None,
+    });
+    accesses.collect()
+}
+
+/// The same of the last access.
+fn next_block(body: &str) -> Option<Distance> {
+    *fetched(body).last().expect("it has an access")
 }
 
 #[test]
 fn the_next_block_lies_a_row_further() {
     let of = |register: u32, by: i64| {
         let times = Some(RegId(register));
-        Some(NextBlock { times, by })
+        Some(Distance { times, by })
     };
     // Rows of `n` elements: register 1, or the one that it is widened to.
     let row = next_block(
@@ -331,11 +341,12 @@ fn the_next_block_lies_a_row_further() {
     // Blocks that follow each other in memory.
     let follows = "mad.lo.s32 %r5, %r3, %r4, %r2; mul.wide.s32 %rd6, %r5, 4;
         add.s64 %rd7, %rd1, %rd6;";
-    assert_eq!(next_block(follows), None);
+    let stream = |by| Some(Distance { times: None, by });
+    assert_eq!(next_block(follows), stream(2048));
     // But those of several rows do not.
     let rows = "mov.u32 %r7, %tid.y; mad.lo.s32 %r6, %r7, %r1, %r2; shl.b32 %r5, %r3, 5;
         add.s32 %r5, %r5, %r6; mul.wide.s32 %rd6, %r5, 4; add.s64 %rd7, %rd1, %rd6;";
-    let block = Some(NextBlock {
+    let block = Some(Distance {
         times: None,
         by: 128,
     });
@@ -349,10 +360,29 @@ fn the_next_block_lies_a_row_further() {
         "shr.u32 %r5, %r3, 2; mad.lo.s32 %r6, %r5, %r1, %r2; mul.wide.s32 %rd6, %r6, 4;
         add.s64 %rd7, %rd1, %rd6;",
     ] {
-        let known = next_block(unknown);
-        // The first of two products is one.
-        assert!(known.is_none_or(|apart| apart.by < 4), "{unknown}");
+        assert_eq!(next_block(unknown), None, "{unknown}");
     }
+}
+
+#[test]
+fn loops_access_next_what_the_next_turn_does() {
+    let turn = |by: &str| {
+        let accesses = fetched(&format!(
+            "mov.u32 %r5, %r2; more: mul.wide.u32 %rd6, %r5, 4; add.s64 %rd7, %rd1, %rd6;
+            ld.global.f32 %f2, [%rd7]; add.s32 %r5, %r5, {by}; setp.lt.u32 %p1, %r5, %r1;
+            @%p1 bra more;"
+        ));
+        accesses[0]
+    };
+    let far = |times, by| Some(Distance { times, by });
+    assert_eq!(turn("1024"), far(None, 4096));
+    assert_eq!(turn("-1024"), far(None, -4096));
+    // What is near is there already when it is asked for.
+    assert_eq!(turn("32"), far(None, 2048));
+    assert_eq!(turn("-32"), far(None, -2048));
+    assert_eq!(turn("%r4"), far(Some(RegId(4)), 4));
+    // What changes from turn to turn tells nothing.
+    assert_eq!(turn("%r5"), None);
 }
 
 /// How the regions of a kernel are left, by region; the waits that they begin with.

@@ -23,6 +23,7 @@ use ptx::ast::Type;
 
 use super::classes::Known;
 use super::facts::Facts;
+use super::next::computed_from;
 use super::straight::straight;
 use super::{Apart, Class, Exit, Pace, Regions, WIDEST, Way, classes, wants_all};
 use crate::jit::decode::{Arg, Comparison, Flow, RegId, Special};
@@ -303,10 +304,13 @@ impl Wide {
         if self.width == WIDEST || wants_all() {
             return false;
         }
+        // Few blocks of a grid have a thread of which something is one number in all of the grid.
+        let of_grid = computed_from(body, |special| matches!(special, Special::Ctaid(_)));
         let counts = |arg: &Arg| match arg {
-            Arg::Reg(register) => self.classes[register.0 as usize]
-                .stride()
-                .is_some_and(|by| by != 0),
+            Arg::Reg(register) => {
+                let class = self.classes[register.0 as usize];
+                !of_grid[register.0 as usize] && class.stride().is_some_and(|by| by != 0)
+            }
             Arg::Special(special) => *special == Special::Tid(0),
             _ => false,
         };

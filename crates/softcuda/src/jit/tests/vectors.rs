@@ -482,6 +482,54 @@ fn what_is_fetched_ahead_may_be_anywhere() {
     }
 }
 
+/// The same of streams, upwards and downwards, and of the next turn of a loop.
+#[test]
+fn what_streams_access_next_may_be_anywhere() {
+    let at = "mul.wide.u32 %rd4, %r1, 4; add.u64 %rd4, %rd2, %rd4; mov.u32 %r6, %r1;";
+    let access = "ld.global.u32 %r7, [%rd4]; mad.lo.u32 %r9, %r9, 31, %r7;
+        st.global.u32 [%rd4], %r9;";
+    let by_blocks = "mov.u32 %r5, %ctaid.x; mov.u32 %r6, %ntid.x; mul.lo.u32 %r5, %r5, %r6;";
+    let mut bodies = vec![
+        format!(
+            "{by_blocks} add.u32 %r5, %r5, %r1; mul.wide.u32 %rd4, %r5, 4; add.u64 %rd4, %rd2, %rd4; {access}"
+        ),
+        format!(
+            "{by_blocks} sub.u32 %r5, %r1, %r5; mul.wide.u32 %rd4, %r5, 4; add.u64 %rd4, %rd2, %rd4; {access}"
+        ),
+    ];
+    for by in [
+        "4",
+        "-4",
+        "4096",
+        "-4096",
+        "0x7ffffff0",
+        "0x200000000",
+        "-0x200000000",
+    ] {
+        bodies.push(format!(
+            "{at} more: {access} add.u64 %rd4, %rd4, {by}; add.u32 %r6, %r6, 1000;
+            setp.lt.u32 %p1, %r6, 900; @%p1 bra more;"
+        ));
+    }
+    for by in [
+        "mov.u32 %r5, %r3;",
+        "neg.s32 %r5, %r3;",
+        "shl.b32 %r5, %r3, 20;",
+    ] {
+        bodies.push(format!(
+            "{by} {at} more: mul.wide.s32 %rd4, %r6, 4; add.u64 %rd4, %rd2, %rd4; {access}
+            add.u32 %r6, %r6, %r5; setp.lt.u32 %p1, %r6, %r3; @%p1 bra more;"
+        ));
+    }
+    for body in bodies {
+        for (threads, n) in [(8, 5), (32, 7), (20, 0), (64, 30)] {
+            for waits in ["", "bar.sync 0;"] {
+                forms::same(&format!("{body} {waits}"), [threads, 1, 1], n).unwrap();
+            }
+        }
+    }
+}
+
 /// Threads of a group that go on by themselves, as what they widen does not count up after all, or
 /// as they have not the same number of turns, leave what is the same in all of them where they
 /// join: also behind what could have been such a place, and is not.

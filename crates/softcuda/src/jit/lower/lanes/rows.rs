@@ -5,7 +5,7 @@
 use cranelift_codegen::ir::condcodes::FloatCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Type as ValueType, Value, types};
 use cranelift_frontend::Variable;
-use ptx::ast::{Space, Type};
+use ptx::ast::Type;
 use smallvec::SmallVec;
 
 use super::{Form, Kept, vector_of};
@@ -70,27 +70,19 @@ impl Lower<'_> {
         is_new
     }
 
-    /// Fetches what the next block will most likely load or store, where this one's threads have
-    /// accesses `stride` apart, the first at `from`, which the address in `base` is.
-    pub(in crate::jit::lower) fn fetch_next(
-        &mut self,
-        from: Value,
-        base: &Arg,
-        space: Option<Space>,
-        write: bool,
-        stride: i64,
-    ) {
-        let Arg::Reg(base) = base else {
-            return;
-        };
-        let is_global = space == Some(Space::Global);
-        let Some(next) = self.lanes().plan.next_block(*base).filter(|_| is_global) else {
+    /// Fetches what will soon be loaded or stored, where the step's accesses are `stride` apart, the
+    /// first at `from`.
+    pub(in crate::jit::lower) fn fetch_next(&mut self, from: Value, write: bool, stride: i64) {
+        let at = self.step as usize;
+        let Some(next) = self.lanes().plan.ahead(at) else {
             return;
         };
         if !cfg!(target_arch = "x86_64") {
             return;
         }
         let distance = match next.times {
+            // In a register, it would belong to the stand-in.
+            None if i32::try_from(next.by).is_err() => return,
             None => self.b.ins().iconst(types::I64, next.by),
             Some(times) => match self.lanes().kept(times).clone() {
                 Kept::One(variable) if self.lanes().plan.class(times) == Class::Uniform => {
