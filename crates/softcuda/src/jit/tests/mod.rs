@@ -22,6 +22,7 @@ mod control;
 mod corpus;
 mod forms;
 mod fuzz;
+mod joined;
 mod known;
 mod likely_rows;
 mod masked_rows;

@@ -308,7 +308,11 @@ impl Lower<'_> {
                 self.step_by_mask(at, instruction, shared, mask, bits);
             } else {
                 let kept = |written: &RegId| shared.contains(written);
-                if !self.row_by_mask(instruction, mask, bits, kept) {
+                if !self.row_by_mask(instruction, mask, bits, kept)
+                    && self
+                        .load_likely_row(instruction, mask, bits, kept)
+                        .is_none()
+                {
                     self.each(instruction, Some(bits), kept);
                 }
             }
@@ -441,6 +445,38 @@ impl Lower<'_> {
         self.b.ins().jump(next, &[]);
         self.enter(next);
         true
+    }
+
+    /// The same of a load from an array, at indices that likely count up from thread to thread,
+    /// also in those that are not here.
+    fn load_likely_row(
+        &mut self,
+        instruction: &Instruction,
+        mask: &Mask,
+        bits: Value,
+        kept: impl Fn(&RegId) -> bool,
+    ) -> Option<()> {
+        if !instruction.operation.loads() {
+            return None;
+        }
+        let (index, stride) = self.likely_elements(instruction)?;
+        let outside = self.any_outside(instruction)?;
+        let (inside, row) = (self.fresh_block(), self.fresh_block());
+        let (each, next) = (self.fresh_block(), self.fresh_block());
+        self.b.ins().brif(outside, each, &[], inside, &[]);
+        self.enter(inside);
+        let counts = self.counts_up(index, 1);
+        self.b.ins().brif(counts, row, &[], each, &[]);
+        self.enter(row);
+        let old = self.held_before(instruction, &kept);
+        self.checked_row(instruction, stride);
+        self.keep_others(old, mask, bits);
+        self.b.ins().jump(next, &[]);
+        self.enter(each);
+        self.each(instruction, Some(bits), kept);
+        self.b.ins().jump(next, &[]);
+        self.enter(next);
+        Some(())
     }
 
     /// Stores a row in the block's shared memory, where threads that are not here store what is

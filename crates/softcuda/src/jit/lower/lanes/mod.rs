@@ -22,6 +22,7 @@ mod ahead;
 mod apart;
 mod chains;
 mod chosen;
+mod joined;
 mod masks;
 mod meetings;
 mod of_block;
@@ -44,6 +45,7 @@ use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Type as ValueTyp
 use cranelift_frontend::Variable;
 use smallvec::SmallVec;
 
+use self::joined::Joined;
 use self::slices::Slice;
 use super::Lower;
 use super::entry::Entry;
@@ -146,6 +148,8 @@ pub(in crate::jit::lower) struct Lanes {
     pub bases: Vec<[Option<Value>; WIDEST]>,
     /// By group of accesses, the lines of memory that are fetched ahead.
     fetched: Vec<(u32, i64)>,
+    /// Loads of the steps that are lowered one after the other.
+    joined: Joined,
     /// By block of the plan: where the group's code begins, and where that of one thread does.
     group_blocks: Vec<Block>,
     thread_blocks: Vec<Option<Block>>,
@@ -449,6 +453,7 @@ impl Lower<'_> {
             by_masks: HashMap::new(),
             bases: vec![[None; WIDEST]; self.groups.groups.len()],
             fetched: vec![],
+            joined: Joined::new(),
             group_blocks: (0..count).map(|_| self.b.create_block()).collect(),
             thread_blocks: vec![None; count],
             stands: vec![false; count],

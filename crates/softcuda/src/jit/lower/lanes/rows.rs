@@ -117,6 +117,14 @@ impl Lower<'_> {
         from: Value,
         stride: i64,
     ) {
+        if let Some((joined, distance)) = self.joined_loads() {
+            let from = self.b.ins().iadd_imm(from, distance);
+            return self.load_columns(&joined, ty, from, stride);
+        }
+        self.load_columns(registers, ty, from, stride);
+    }
+
+    fn load_columns(&mut self, registers: &[Arg], ty: Type, from: Value, stride: i64) {
         if let Some(parts) = self.parts(registers, ty, stride) {
             return self.load_parts(&parts, ty, from);
         }
@@ -165,8 +173,7 @@ impl Lower<'_> {
             return false;
         }
         match (weak.registers.len(), bytes) {
-            (1, 4 | 8) => stride == i64::from(bytes),
-            (4, 4) | (2, 8) => true,
+            (1, 4 | 8) | (4, 4) | (2, 8) => true,
             (2, 4) => stride == 8,
             _ => false,
         }
@@ -421,29 +428,11 @@ impl Lower<'_> {
         let as_is = held.bits() == value_type(ty).bits();
         if let Kept::Vectors(variables) = self.lanes().kept(*register).clone()
             && as_is
-            && stride == i64::from(held.bytes())
+            && matches!(held.bits(), 32 | 64)
         {
-            let vector = vector_of(held);
             for chunk in self.lanes().slice.vectors(variables.len()) {
-                let at = at + 16 * chunk as i32;
-                let value = self.b.ins().load(vector, flags, from, at);
+                let value = self.load_spread(held, from, at, chunk, stride);
                 self.b.def_var(variables[chunk], value);
-            }
-            return;
-        }
-        if let Kept::Vectors(variables) = self.lanes().kept(*register).clone()
-            && as_is
-            && let Some(words) = spread_over_two(held, stride)
-        {
-            // Both vectors lie between the first and the last of the four.
-            let (vector, stride) = (vector_of(held), stride as i32);
-            for (chunk, variable) in (0..).zip(variables) {
-                let first = at + 4 * stride * chunk;
-                let both = [first, first + 3 * stride - 12];
-                let [low, high] = both.map(|at| self.b.ins().load(vector, flags, from, at));
-                let value = self.shuffled(low, high, words);
-                let value = self.as_vector(value, vector);
-                self.b.def_var(variable, value);
             }
             return;
         }
@@ -469,6 +458,38 @@ impl Lower<'_> {
             })
             .collect();
         self.gather(*register, &values);
+    }
+
+    /// Loads one of the vectors of a register whose values lie `stride` apart.
+    fn load_spread(
+        &mut self,
+        held: ValueType,
+        from: Value,
+        at: i32,
+        chunk: usize,
+        stride: i64,
+    ) -> Value {
+        let (vector, flags) = (vector_of(held), MemFlags::trusted());
+        let count = vector.lane_count() as i32;
+        let (words, stride) = (spread_over_two(held, stride), stride as i32);
+        let first = at + count * stride * chunk as i32;
+        if stride == held.bytes() as i32 {
+            return self.b.ins().load(vector, flags, from, first);
+        }
+        if let Some(words) = words {
+            // Both vectors lie between the first and the last of the four.
+            let both = [first, first + 3 * stride - 12];
+            let [low, high] = both.map(|at| self.b.ins().load(vector, flags, from, at));
+            let value = self.shuffled(low, high, words);
+            return self.as_vector(value, vector);
+        }
+        let one = self.b.ins().load(held, flags, from, first);
+        let mut all = self.b.ins().scalar_to_vector(vector, one);
+        for lane in 1..count {
+            let one = self.b.ins().load(held, flags, from, first + lane * stride);
+            all = self.b.ins().insertlane(all, one, lane as u8);
+        }
+        all
     }
 
     /// Loads values of 8 or 16 bits that lie side by side, as vectors of words.

@@ -49,6 +49,8 @@ struct Run {
 impl Lower<'_> {
     /// Lowers steps from this one on, all of its block. The builder is where they begin.
     pub(super) fn lower_group_part(&mut self, steps: Range<usize>) {
+        let joined = self.join_loads(steps.clone());
+        let outer = std::mem::replace(&mut self.lanes().joined, joined);
         let mut at = steps.start;
         while at < steps.end {
             let run = self.run_from(at, steps.end);
@@ -63,6 +65,7 @@ impl Lower<'_> {
                 at += 1;
             }
         }
+        self.lanes().joined = outer;
     }
 
     /// Where a row lies, which the slices of a run have in common.

@@ -89,6 +89,7 @@ impl Lower<'_> {
             }
             Way::Same(same) => self.same(at, instruction, same),
             Way::Vector => self.by_vectors(instruction),
+            Way::Row if self.is_loaded(at) => {}
             Way::Row => {
                 self.set_form(Form::Once);
                 let access = instruction.operation.plain_access();
@@ -239,32 +240,39 @@ impl Lower<'_> {
     /// fills `fast`, where all are known to be inside of an array. What is answered is where they
     /// do not, and where those of a row are done.
     fn row_if_likely(&mut self, instruction: &Instruction, fast: Block) -> Option<(Block, Block)> {
+        let (index, stride) = self.likely_elements(instruction)?;
+        self.enter(fast);
+        let counts = self.counts_up(index, 1);
+        let (row, each, done) = (self.fresh_block(), self.fresh_block(), self.fresh_block());
+        self.b.ins().brif(counts, row, &[], each, &[]);
+        self.enter(row);
+        self.checked_row(instruction, stride);
+        self.b.ins().jump(done, &[]);
+        Some((each, done))
+    }
+
+    /// The register that the index of an access into an array is in, where it likely counts up by 1
+    /// from thread to thread, and how far elements are apart.
+    pub(super) fn likely_elements(&mut self, instruction: &Instruction) -> Option<(RegId, i64)> {
         let access = instruction.operation.plain_access()?;
         let element = *self.runs.elements.get(&self.step)?;
         let step = self.lanes().plan.likely_stride(element.index)?;
         let stride = element.by;
         // By more than 1, indices could wrap without one that is outside.
-        if step != 1
-            || !in_rows(stride, access.size)
-            || instruction.operation.weak_access().is_none()
-        {
-            return None;
-        }
-        if !matches!(self.kept_of(element.index), Kept::Vectors(_)) {
-            return None;
-        }
-        self.enter(fast);
-        let counts = self.counts_up(element.index, step);
-        let (row, each, done) = (self.fresh_block(), self.fresh_block(), self.fresh_block());
-        self.b.ins().brif(counts, row, &[], each, &[]);
-        self.enter(row);
+        let is_row = step == 1
+            && in_rows(stride, access.size)
+            && instruction.operation.weak_access().is_some()
+            && matches!(self.kept_of(element.index), Kept::Vectors(_));
+        is_row.then_some((element.index, stride))
+    }
+
+    /// Does the accesses of a row that is known to be inside of an array.
+    pub(super) fn checked_row(&mut self, instruction: &Instruction, stride: i64) {
         self.set_form(Form::Lane(0));
         self.lanes().checked = true;
         instruction.operation.lower_row(self, stride);
         self.lanes().checked = false;
         self.set_form(Form::Once);
-        self.b.ins().jump(done, &[]);
-        Some((each, done))
     }
 
     /// Where the threads' addresses likely count up, the accesses of those that do are one row. The
@@ -315,7 +323,7 @@ impl Lower<'_> {
 
     /// Whether some thread's access is outside of an array, as a predicate; `None` where one check
     /// does not tell.
-    fn any_outside(&mut self, instruction: &Instruction) -> Option<Value> {
+    pub(super) fn any_outside(&mut self, instruction: &Instruction) -> Option<Value> {
         let access = instruction.operation.plain_access()?;
         if !access.is_host() || self.group.is_some() {
             return None;
@@ -428,7 +436,7 @@ impl Lower<'_> {
     }
 
     /// Whether a register of words holds so much more in each thread than in the one before.
-    fn counts_up(&mut self, register: RegId, by: i64) -> Value {
+    pub(super) fn counts_up(&mut self, register: RegId, by: i64) -> Value {
         let Kept::Vectors(variables) = self.kept_of(register) else {
             unreachable!("words that vary are in vectors");
         };

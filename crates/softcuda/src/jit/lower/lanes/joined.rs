@@ -1,0 +1,144 @@
+//! Loads of neighbouring words by steps of their own, as one load of a vector:
+//!
+//! ```text
+//! ld.f32 x, [p]; ld.f32 y, [p+4]; ld.f32 z, [p+8]; ld.f32 w, [p+12]    like ld.v4.f32 {x, y, z, w}, [p]
+//! ```
+//!
+//! Compilers write these where nothing tells that `p` is a multiple of 16. The first of them loads
+//! for all: nothing between them writes memory, waits, or uses what they load.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::Kept;
+use crate::jit::decode::{Arg, Flow, RegId};
+use crate::jit::lower::{Lower, value_type};
+use crate::jit::program::{Instruction, Step};
+use crate::jit::spmd::Way;
+
+/// How many steps are looked through for the others.
+const FURTHEST: usize = 48;
+
+/// By step, what it loads for itself and others, and how far the first of that is from what it
+/// loads itself; nothing, if another does it.
+pub(super) type Joined = HashMap<u32, Option<(Vec<Arg>, i64)>>;
+
+/// A load that may be one of several.
+struct Word {
+    /// The group of accesses with which it is checked.
+    group: u32,
+    base: RegId,
+    offset: i64,
+    register: RegId,
+    stride: i64,
+}
+
+impl Lower<'_> {
+    /// What the load that is lowered does for others too.
+    pub(super) fn joined_loads(&mut self) -> Option<(Vec<Arg>, i64)> {
+        let step = self.step;
+        self.lanes().joined.get(&step)?.clone()
+    }
+
+    /// Another load has done what this step does.
+    pub(super) fn is_loaded(&mut self, at: usize) -> bool {
+        matches!(self.lanes().joined.get(&(at as u32)), Some(None))
+    }
+
+    /// Finds the loads to join among steps of a block, which are done one after the other.
+    pub(super) fn join_loads(&mut self, steps: Range<usize>) -> Joined {
+        let mut joined = Joined::new();
+        for at in steps.clone() {
+            if joined.contains_key(&(at as u32)) {
+                continue;
+            }
+            let Some(first) = self.word_load(at) else {
+                continue;
+            };
+            let others = self.words_like(&first, at + 1..steps.end);
+            let at_offset = |offset: i64| match offset == first.offset {
+                true => Some((at, first.register)),
+                false => others
+                    .iter()
+                    .find(|(_, word)| word.offset == offset)
+                    .map(|(at, word)| (*at, word.register)),
+            };
+            let count = first.stride / 4;
+            let all = (0..count).find_map(|before| {
+                let low = first.offset - 4 * before;
+                let words = (0..count).map(|word| at_offset(low + 4 * word));
+                Some((low, words.collect::<Option<Vec<_>>>()?))
+            });
+            let Some((low, words)) = all else {
+                continue;
+            };
+            joined.extend(words.iter().map(|(at, _)| (*at as u32, None)));
+            let registers = words.into_iter().map(|(_, register)| Arg::Reg(register));
+            let loads = (registers.collect(), low - first.offset);
+            joined.insert(at as u32, Some(loads));
+        }
+        joined
+    }
+
+    /// A load of a word of each thread, two or four of which make up what lies from one thread to
+    /// the next.
+    fn word_load(&mut self, at: usize) -> Option<Word> {
+        let Step::Instruction(step) = &self.body.steps[at] else {
+            return None;
+        };
+        if self.lanes().plan.ways[at] != Way::Row || step.guard.is_some() {
+            return None;
+        }
+        let (plain, weak) = (
+            step.operation.plain_access()?,
+            step.operation.weak_access()?,
+        );
+        let [Arg::Reg(register)] = *weak.registers else {
+            return None;
+        };
+        let bits = self.register_types[register.0 as usize].bits();
+        let fits = !plain.write
+            && value_type(weak.ty).bits() == 32
+            && bits == 32
+            && matches!(self.kept_of(register), Kept::Vectors(_));
+        let stride = self.lanes().plan.class(plain.base).stride()?;
+        (fits && matches!(stride, 8 | 16)).then_some(Word {
+            group: *self.groups.of_step.get(&(at as u32))?,
+            base: plain.base,
+            offset: plain.offset,
+            register,
+            stride,
+        })
+    }
+
+    /// The loads that may be done where this one is, from some steps on.
+    fn words_like(&mut self, first: &Word, steps: Range<usize>) -> Vec<(usize, Word)> {
+        let body = self.body;
+        let (mut found, mut used) = (vec![], vec![first.register]);
+        for at in steps.take(FURTHEST) {
+            let Step::Instruction(step) = &body.steps[at] else {
+                break;
+            };
+            let is_like = |word: &Word| (word.group, word.base) == (first.group, first.base);
+            let word = self.word_load(at).filter(is_like);
+            let is_free = |word: &Word| !used.contains(&word.register);
+            let word = word.filter(is_free);
+            if !self.leaves_memory(at, step) || step.writes.contains(&first.base) {
+                break;
+            }
+            used.extend(step.reads.iter().chain(&step.writes));
+            used.extend(step.guard.map(|(register, _)| register));
+            found.extend(word.map(|word| (at, word)));
+        }
+        found
+    }
+
+    /// Whether memory is the same after a step, and all threads of a group go on together.
+    fn leaves_memory(&mut self, at: usize, step: &Instruction) -> bool {
+        let operation = &step.operation;
+        let way = self.lanes().plan.ways[at];
+        let free = operation.pure() || operation.loads() && !operation.polls();
+        free && operation.flow() == Flow::Next
+            && matches!(way, Way::Once | Way::Vector | Way::Row | Way::Each)
+    }
+}
