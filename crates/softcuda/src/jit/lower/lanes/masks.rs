@@ -459,14 +459,8 @@ impl Lower<'_> {
         if !instruction.operation.loads() {
             return None;
         }
-        let (index, stride) = self.likely_elements(instruction)?;
-        let outside = self.any_outside(instruction)?;
-        let (inside, row) = (self.fresh_block(), self.fresh_block());
-        let (each, next) = (self.fresh_block(), self.fresh_block());
-        self.b.ins().brif(outside, each, &[], inside, &[]);
-        self.enter(inside);
-        let counts = self.counts_up(index, 1);
-        self.b.ins().brif(counts, row, &[], each, &[]);
+        let (row, each, stride) = self.row_or_each(instruction)?;
+        let next = self.fresh_block();
         self.enter(row);
         let old = self.held_before(instruction, &kept);
         self.checked_row(instruction, stride);

@@ -203,8 +203,9 @@ impl Lower<'_> {
         if self.load_chosen(instruction) {
             return;
         }
+        let row = self.row_of_array(instruction);
         let Some(outside) = self.any_outside(instruction) else {
-            let done = self.likely_row(instruction);
+            let done = row.or_else(|| self.likely_row(instruction));
             self.each(instruction, None, |_| true);
             if let Some(done) = done {
                 self.forget_bases();
@@ -215,8 +216,6 @@ impl Lower<'_> {
         };
         let (fast, slow, next) = (self.fresh_block(), self.cold_block(), self.fresh_block());
         self.b.ins().brif(outside, slow, &[], fast, &[]);
-        let done = self.row_if_likely(instruction, fast);
-        let fast = done.map_or(fast, |(each, _)| each);
         self.lanes().written.clear();
         for (block, checked) in [(slow, false), (fast, true)] {
             self.enter(block);
@@ -230,25 +229,44 @@ impl Lower<'_> {
         self.lanes().checked = false;
         self.enter(next);
         self.gather_written(instruction);
-        if let Some((_, done)) = done {
+        if let Some(done) = row {
             self.b.ins().jump(done, &[]);
             self.enter(done);
         }
     }
 
-    /// Where the threads' indices likely count up, the accesses of those that do are one row:
-    /// fills `fast`, where all are known to be inside of an array. What is answered is where they
-    /// do not, and where those of a row are done.
-    fn row_if_likely(&mut self, instruction: &Instruction, fast: Block) -> Option<(Block, Block)> {
-        let (index, stride) = self.likely_elements(instruction)?;
-        self.enter(fast);
-        let counts = self.counts_up(index, 1);
-        let (row, each, done) = (self.fresh_block(), self.fresh_block(), self.fresh_block());
-        self.b.ins().brif(counts, row, &[], each, &[]);
+    /// Does accesses that are likely a row of elements, where they are. The builder is where they
+    /// are not; what is answered is where those of a row are done.
+    fn row_of_array(&mut self, instruction: &Instruction) -> Option<Block> {
+        let (row, each, stride) = self.row_or_each(instruction)?;
+        let done = self.fresh_block();
         self.enter(row);
         self.checked_row(instruction, stride);
         self.b.ins().jump(done, &[]);
-        Some((each, done))
+        self.enter(each);
+        Some(done)
+    }
+
+    /// Where the accesses that are likely elements one after the other are such, all inside of an
+    /// array, where they are not, and how far elements are apart. Fills the builder's block.
+    pub(super) fn row_or_each(&mut self, instruction: &Instruction) -> Option<(Block, Block, i64)> {
+        let access = instruction.operation.plain_access()?;
+        let (index, stride) = self.likely_elements(instruction)?;
+        self.set_form(Form::Lane(0));
+        let all = Access {
+            threads: self.width() as u64,
+            stride: stride as u64,
+            ..Access::one(access.size, access.write)
+        };
+        let inside = self.inside_array(access.offset, &all);
+        self.set_form(Form::Once);
+        let inside = inside?;
+        let differs = self.differs(index, 1);
+        let (counts, row, each) = (self.fresh_block(), self.fresh_block(), self.fresh_block());
+        self.b.ins().brif(differs, each, &[], counts, &[]);
+        self.enter(counts);
+        self.b.ins().brif(inside, row, &[], each, &[]);
+        Some((row, each, stride))
     }
 
     /// The register that the index of an access into an array is in, where it likely counts up by 1
@@ -260,6 +278,8 @@ impl Lower<'_> {
         let stride = element.by;
         // By more than 1, indices could wrap without one that is outside.
         let is_row = step == 1
+            && access.is_host()
+            && self.group.is_none()
             && in_rows(stride, access.size)
             && instruction.operation.weak_access().is_some()
             && matches!(self.kept_of(element.index), Kept::Vectors(_));
@@ -436,7 +456,13 @@ impl Lower<'_> {
     }
 
     /// Whether a register of words holds so much more in each thread than in the one before.
-    pub(super) fn counts_up(&mut self, register: RegId, by: i64) -> Value {
+    fn counts_up(&mut self, register: RegId, by: i64) -> Value {
+        let differs = self.differs(register, by);
+        self.b.ins().bxor_imm(differs, 1)
+    }
+
+    /// Whether it does not.
+    fn differs(&mut self, register: RegId, by: i64) -> Value {
         let Kept::Vectors(variables) = self.kept_of(register) else {
             unreachable!("words that vary are in vectors");
         };
@@ -450,14 +476,14 @@ impl Lower<'_> {
             });
             let steps = self.steps(types::I32X4, chunk, by);
             let expected = self.b.ins().iadd(first, steps);
-            let counts = self.b.ins().icmp(IntCC::Equal, value, expected);
+            let bits = self.b.ins().bxor(value, expected);
             all = Some(match all {
-                None => counts,
-                Some(all) => self.b.ins().band(all, counts),
+                None => bits,
+                Some(all) => self.b.ins().bor(all, bits),
             });
         }
         let all = all.expect("a group has a vector");
-        self.b.ins().vall_true(all)
+        self.b.ins().vany_true(all)
     }
 
     /// The builder is where a thread's value wraps; what is answered is where it goes on
