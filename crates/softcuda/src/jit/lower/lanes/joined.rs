@@ -33,6 +33,13 @@ struct Word {
     stride: i64,
 }
 
+impl Word {
+    /// Whether one check is enough for both.
+    fn is_like(&self, other: &Word) -> bool {
+        (self.group, self.base) == (other.group, other.base)
+    }
+}
+
 impl Lower<'_> {
     /// What the load that is lowered does for others too.
     pub(super) fn joined_loads(&mut self) -> Option<(Vec<Arg>, i64)> {
@@ -47,23 +54,25 @@ impl Lower<'_> {
 
     /// Finds the loads to join among steps of a block, which are done one after the other.
     pub(super) fn join_loads(&mut self, steps: Range<usize>) -> Joined {
+        let words = steps.filter_map(|at| Some((at, self.word_load(at)?)));
+        let words: Vec<(usize, Word)> = words.collect();
         let mut joined = Joined::new();
-        for at in steps.clone() {
-            if joined.contains_key(&(at as u32)) {
+        for (number, (at, first)) in words.iter().enumerate() {
+            let others = words[number + 1..].iter();
+            let others = others.take_while(|(other, _)| other - at <= FURTHEST);
+            let others: Vec<_> = others.filter(|(_, word)| word.is_like(first)).collect();
+            let count = first.stride / 4;
+            if joined.contains_key(&(*at as u32)) || (others.len() as i64) < count - 1 {
                 continue;
             }
-            let Some(first) = self.word_load(at) else {
-                continue;
-            };
-            let others = self.words_like(&first, at + 1..steps.end);
+            let others = self.done_at(*at, first, &others);
             let at_offset = |offset: i64| match offset == first.offset {
-                true => Some((at, first.register)),
+                true => Some((*at, first.register)),
                 false => others
                     .iter()
                     .find(|(_, word)| word.offset == offset)
                     .map(|(at, word)| (*at, word.register)),
             };
-            let count = first.stride / 4;
             let all = (0..count).find_map(|before| {
                 let low = first.offset - 4 * before;
                 let words = (0..count).map(|word| at_offset(low + 4 * word));
@@ -75,7 +84,7 @@ impl Lower<'_> {
             joined.extend(words.iter().map(|(at, _)| (*at as u32, None)));
             let registers = words.into_iter().map(|(_, register)| Arg::Reg(register));
             let loads = (registers.collect(), low - first.offset);
-            joined.insert(at as u32, Some(loads));
+            joined.insert(*at as u32, Some(loads));
         }
         joined
     }
@@ -111,24 +120,29 @@ impl Lower<'_> {
         })
     }
 
-    /// The loads that may be done where this one is, from some steps on.
-    fn words_like(&mut self, first: &Word, steps: Range<usize>) -> Vec<(usize, Word)> {
+    /// Those of the `others` that may be done where the first is.
+    fn done_at<'w>(
+        &mut self,
+        at: usize,
+        first: &Word,
+        others: &[&'w (usize, Word)],
+    ) -> Vec<&'w (usize, Word)> {
         let body = self.body;
         let (mut found, mut used) = (vec![], vec![first.register]);
-        for at in steps.take(FURTHEST) {
-            let Step::Instruction(step) = &body.steps[at] else {
+        let mut others = others.iter().peekable();
+        for at in at + 1.. {
+            let (Some(next), Step::Instruction(step)) = (others.peek(), &body.steps[at]) else {
                 break;
             };
-            let is_like = |word: &Word| (word.group, word.base) == (first.group, first.base);
-            let word = self.word_load(at).filter(is_like);
-            let is_free = |word: &Word| !used.contains(&word.register);
-            let word = word.filter(is_free);
             if !self.leaves_memory(at, step) || step.writes.contains(&first.base) {
                 break;
             }
+            if next.0 == at && !used.contains(&next.1.register) {
+                found.push(**next);
+            }
+            others.next_if(|next| next.0 == at);
             used.extend(step.reads.iter().chain(&step.writes));
             used.extend(step.guard.map(|(register, _)| register));
-            found.extend(word.map(|word| (at, word)));
         }
         found
     }

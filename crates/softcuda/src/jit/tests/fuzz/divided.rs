@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::both::{Both, Left, left};
 use super::{Random, run_cases, setting};
 use crate::jit::harness::{self, buffer};
-use crate::jit::module::{Form, Module};
+use crate::jit::module::Module;
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
 const DEFAULT_CASES: u64 = 100;
@@ -274,8 +275,8 @@ fn kernel(random: &mut Random) -> String {
 
 const BLOCKS: u32 = 3;
 
-/// What a launch leaves behind, and how it ends.
-fn outcome(module: &Arc<Module>, threads: u32, params: [u32; 3]) -> (Vec<u32>, Option<String>) {
+/// What a launch leaves behind.
+fn outcome(module: &Arc<Module>, threads: u32, params: [u32; 3]) -> Left {
     let mut all: Vec<u32> = (0..WORDS as u32)
         .map(|n| n.wrapping_mul(0x9e37_79b9))
         .collect();
@@ -284,24 +285,15 @@ fn outcome(module: &Arc<Module>, threads: u32, params: [u32; 3]) -> (Vec<u32>, O
     let params = params.map(u32::to_le_bytes);
     let scalars = params.each_ref().map(|bytes| &bytes[..]);
     let (grid, block) = ([BLOCKS, 1, 1], [threads, 1, 1]);
-    match harness::run_in(module, "k", grid, block, 0, buffers, &scalars) {
-        Ok(()) => (own, None),
-        // How far others came before is chance, and so is which of two is told.
-        Err(fault) => (vec![], Some(format!("{:?}", fault.kind))),
-    }
+    let result = harness::run_in(module, "k", grid, block, 0, buffers, &scalars);
+    left(result, own)
 }
 
 #[test]
 fn divided_numbers_do_the_same_in_vectors() {
     let cases = setting("SOFTCUDA_FUZZ_CASES").map_or(DEFAULT_CASES, |cases| cases / SHARE);
-    let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
     run_cases(cases, |_, random, _| {
-        let source = kernel(random);
-        if alone {
-            println!("{source}");
-        }
-        let [vectors, threads_alone] =
-            [Form::Vectors, Form::Rounds].map(|form| harness::load_as(&source, form));
+        let both = Both::of(kernel(random));
         for _ in 0..3 {
             let threads = [8, 20, 32, 40, 64, 96, 128][random.below(7)];
             let starts = [0, 3, 32, 0x7fff_fff0, 0xffff_ffe9];
@@ -311,16 +303,8 @@ fn divided_numbers_do_the_same_in_vectors() {
                 divisor(random),
                 divisor(random),
             ];
-            let expected = outcome(&threads_alone, threads, params);
-            let got = outcome(&vectors, threads, params);
-            if got != expected {
-                let at = got.0.iter().zip(&expected.0).position(|(a, b)| a != b);
-                return Err(format!(
-                    "{threads} threads with {params:?} do something else: word {at:?}, {:?} for \
-                     {:?}\n{source}",
-                    got.1, expected.1
-                ));
-            }
+            let what = format!("{threads} threads with {params:?}");
+            both.do_the_same(what, |module| outcome(module, threads, params))?;
         }
         Ok(())
     });

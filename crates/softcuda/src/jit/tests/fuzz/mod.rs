@@ -10,6 +10,7 @@
 //! default, 100,000 for a whole run), `SOFTCUDA_FUZZ_SEED` the seed, `SOFTCUDA_FUZZ_CASE` runs one
 //! case alone and prints its text.
 
+mod both;
 mod divided;
 mod execution;
 mod masked;

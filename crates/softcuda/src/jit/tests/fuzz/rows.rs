@@ -4,9 +4,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::both::{Both, Left, left};
 use super::{Random, run_cases, setting};
 use crate::jit::harness::{self, buffer};
-use crate::jit::module::{Form, Module};
+use crate::jit::module::Module;
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
 const DEFAULT_CASES: u64 = 150;
@@ -366,32 +367,23 @@ fn kernel(random: &mut Random) -> String {
     ))
 }
 
-/// What a launch leaves behind, and how it ends.
-fn outcome(module: &Arc<Module>, block: [u32; 3], params: [u32; 3]) -> (Vec<u32>, Option<String>) {
+/// What a launch leaves behind.
+fn outcome(module: &Arc<Module>, block: [u32; 3], params: [u32; 3]) -> Left {
     let words = (0..WORDS as u32).map(|n| n.wrapping_mul(0x9e37_79b9) >> 3);
     let mut words: Vec<u32> = words.collect();
     let mut own = vec![0u32; all() as usize * (ROWS + PAIRS)];
     let buffers: &mut [&mut [u8]] = &mut [buffer(&mut words), buffer(&mut own)];
     let params = params.map(u32::to_le_bytes);
     let scalars = params.each_ref().map(|bytes| &bytes[..]);
-    match harness::run_in(module, "k", [BLOCKS, 1, 1], block, 0, buffers, &scalars) {
-        Ok(()) => (own, None),
-        // How far others came before is chance, and so is which of two is told.
-        Err(fault) => (vec![], Some(format!("{:?}", fault.kind))),
-    }
+    let result = harness::run_in(module, "k", [BLOCKS, 1, 1], block, 0, buffers, &scalars);
+    left(result, own)
 }
 
 #[test]
 fn rows_do_the_same_in_wide_groups() {
     let cases = setting("SOFTCUDA_FUZZ_CASES").map_or(DEFAULT_CASES, |cases| cases / SHARE);
-    let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
     run_cases(cases, |_, random, _| {
-        let source = kernel(random);
-        if alone {
-            println!("{source}");
-        }
-        let [vectors, threads_alone] =
-            [Form::Vectors, Form::Rounds].map(|form| harness::load_as(&source, form));
+        let both = Both::of(kernel(random));
         for _ in 0..3 {
             let block = [
                 [8, 1, 1],
@@ -410,15 +402,8 @@ fn rows_do_the_same_in_wide_groups() {
             let n = most[random.below(4)].saturating_sub(random.below(40) as u32);
             let bigs = [0, 0x7fff_ffd0, 0xffff_ffe1, 0xffff_ff00];
             let params = [n.min(256), random.below(6) as u32, bigs[random.below(4)]];
-            let expected = outcome(&threads_alone, block, params);
-            let got = outcome(&vectors, block, params);
-            if got != expected {
-                let at = got.0.iter().zip(&expected.0).position(|(a, b)| a != b);
-                return Err(format!(
-                    "{block:?} with {params:?} do something else: word {at:?}, {:?} for {:?}\n{source}",
-                    got.1, expected.1
-                ));
-            }
+            let what = format!("{block:?} with {params:?}");
+            both.do_the_same(what, |module| outcome(module, block, params))?;
         }
         Ok(())
     });

@@ -8,9 +8,10 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::both::{Both, Left, left};
 use super::{Random, run_cases, setting};
 use crate::jit::harness::{self, buffer};
-use crate::jit::module::{Form, Module};
+use crate::jit::module::Module;
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
 const DEFAULT_CASES: u64 = 100;
@@ -247,54 +248,26 @@ fn kernel(random: &mut Random, warps: bool) -> String {
 
 const BLOCKS: u32 = 2;
 
-/// What a launch leaves behind, and how it ends.
-fn outcome(module: &Arc<Module>, threads: u32) -> (Vec<u32>, Option<String>) {
+/// What a launch leaves behind.
+fn outcome(module: &Arc<Module>, threads: u32) -> Left {
     let mut all: Vec<u32> = (0..WORDS as u32)
         .map(|n| n.wrapping_mul(0x9e37_79b9))
         .collect();
     let mut own = vec![0u32; (BLOCKS * threads) as usize * OWN];
     let buffers: &mut [&mut [u8]] = &mut [buffer(&mut all), buffer(&mut own)];
-    match harness::run_in(
-        module,
-        "k",
-        [BLOCKS, 1, 1],
-        [threads, 1, 1],
-        0,
-        buffers,
-        &[],
-    ) {
-        Ok(()) => (own, None),
-        // How far others came before is chance, and so is which of two is told.
-        Err(fault) => (vec![], Some(format!("{:?}", fault.kind))),
-    }
+    let (grid, block) = ([BLOCKS, 1, 1], [threads, 1, 1]);
+    let result = harness::run_in(module, "k", grid, block, 0, buffers, &[]);
+    left(result, own)
 }
 
 #[test]
 fn unrolled_loops_do_the_same_in_vectors() {
     let cases = setting("SOFTCUDA_FUZZ_CASES").map_or(DEFAULT_CASES, |cases| cases / SHARE);
-    let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
     run_cases(cases, |_, random, _| {
         let threads = [8, 20, 32, 40, 64, 96, 128][random.below(7)];
-        let source = kernel(random, threads % 32 == 0);
-        if alone {
-            println!("{source}");
-        }
-        let [vectors, threads_alone] =
-            [Form::Vectors, Form::Rounds].map(|form| harness::load_as(&source, form));
-        let mut expected = outcome(&threads_alone, threads);
-        let mut got = outcome(&vectors, threads);
-        if got != expected {
-            // As for other kernels: another test's may have written here.
-            expected = outcome(&threads_alone, threads);
-            got = outcome(&vectors, threads);
-        }
-        if got != expected {
-            let at = got.0.iter().zip(&expected.0).position(|(a, b)| a != b);
-            return Err(format!(
-                "{threads} threads do something else: word {at:?}, {:?} for {:?}\n{source}",
-                got.1, expected.1
-            ));
-        }
+        let both = Both::of(kernel(random, threads % 32 == 0));
+        let what = format!("{threads} threads");
+        both.do_the_same(what, |module| outcome(module, threads))?;
         Ok(())
     });
 }

@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::both::{Both, Left, left};
 use super::{Random, run_cases, setting};
 use crate::jit::harness::{self, buffer};
-use crate::jit::module::{Form, Module};
+use crate::jit::module::Module;
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
 const DEFAULT_CASES: u64 = 100;
@@ -569,19 +570,16 @@ fn kernel(random: &mut Random, elements: u32, over_the_grid: bool) -> String {
 
 const BLOCKS: u32 = 3;
 
-/// What a launch leaves behind, and how it ends.
-fn outcome(module: &Arc<Module>, threads: u32, elements: u32) -> (Vec<u32>, Option<String>) {
+/// What a launch leaves behind.
+fn outcome(module: &Arc<Module>, threads: u32, elements: u32) -> Left {
     let mut all: Vec<u32> = (0..WORDS as u32)
         .map(|n| n.wrapping_mul(0x9e37_79b9))
         .collect();
     let mut own = vec![0u32; elements as usize * OWN];
     let buffers: &mut [&mut [u8]] = &mut [buffer(&mut all), buffer(&mut own)];
     let (grid, block) = ([BLOCKS, 1, 1], [threads, 1, 1]);
-    match harness::run_in(module, "k", grid, block, 0, buffers, &[]) {
-        Ok(()) => (own, None),
-        // How far others came before is chance, and so is which of two is told.
-        Err(fault) => (vec![], Some(format!("{:?}", fault.kind))),
-    }
+    let result = harness::run_in(module, "k", grid, block, 0, buffers, &[]);
+    left(result, own)
 }
 
 #[test]
@@ -596,28 +594,10 @@ fn kernels_do_the_same_in_vectors() {
             true => 2 * all + random.below(all as usize * 2) as u32,
             false => all,
         };
-        let source = kernel(random, elements, over_the_grid);
-        if alone {
-            println!("{source}");
-        }
-        let [vectors, threads_alone] =
-            [Form::Vectors, Form::Rounds].map(|form| harness::load_as(&source, form));
-        let mut expected = outcome(&threads_alone, threads, elements);
-        faults.fetch_add(u64::from(expected.1.is_some()), Ordering::Relaxed);
-        let mut got = outcome(&vectors, threads, elements);
-        if got != expected {
-            // A damaged kernel of another test may have written here meanwhile, as it may: all
-            // tests share the device's memory. What is wrong comes again.
-            expected = outcome(&threads_alone, threads, elements);
-            got = outcome(&vectors, threads, elements);
-        }
-        if got != expected {
-            let at = got.0.iter().zip(&expected.0).position(|(a, b)| a != b);
-            return Err(format!(
-                "{threads} threads do something else: word {at:?}, {:?} for {:?}\n{source}",
-                got.1, expected.1
-            ));
-        }
+        let both = Both::of(kernel(random, elements, over_the_grid));
+        let what = format!("{threads} threads");
+        let fault = both.do_the_same(what, |module| outcome(module, threads, elements))?;
+        faults.fetch_add(u64::from(fault), Ordering::Relaxed);
         Ok(())
     });
     let faults = faults.into_inner();
