@@ -121,7 +121,8 @@ fn in_turns(facts: Facts<'_>) -> HashMap<usize, Distance> {
             if let Some(Next::Apart(distance)) = base.map(|base| all[base.0 as usize])
                 && distance.by != 0
             {
-                let is_near = distance.times.is_none() && distance.by.abs() < STREAM;
+                let is_near =
+                    distance.times.is_none() && distance.by.unsigned_abs() < STREAM as u64;
                 let distance = if is_near {
                     distance.as_stream()
                 } else {

@@ -521,6 +521,44 @@ fn what_streams_access_next_may_be_anywhere() {
             add.u32 %r6, %r6, %r5; setp.lt.u32 %p1, %r6, %r3; @%p1 bra more;"
         ));
     }
+    // Distances of constants in registers, and of what is added to an address besides.
+    for (by, from, offset) in [
+        (
+            "mov.u32 %r5, 0x40000000;",
+            "mul.wide.u32 %rd4, %r6, 4;",
+            4096,
+        ),
+        (
+            "mov.u32 %r5, 0x1ffffff0;",
+            "mul.wide.u32 %rd4, %r6, 4;",
+            4224,
+        ),
+        (
+            "mov.u32 %r5, 0x80000000;",
+            "cvt.u64.u32 %rd5, %r6; shl.b64 %rd4, %rd5, 2;",
+            4160,
+        ),
+    ] {
+        bodies.push(format!(
+            "{by} {at} more: {from} add.u64 %rd4, %rd1, %rd4; ld.global.f32 %f2, [%rd4+{offset}];
+            add.f32 %f1, %f1, %f2; add.u32 %r6, %r6, %r5; setp.lt.u32 %p1, %r6, %r3;
+            @%p1 bra more; mov.b32 %r9, %f1;"
+        ));
+    }
+    for by in ["0x7000000000", "0x2000000000000000", "0x4000000000000000"] {
+        bodies.push(format!(
+            "mov.u64 %rd8, {by}; cvt.u64.u32 %rd5, %r1; cvt.u64.u32 %rd7, %r3;
+            more: shl.b64 %rd6, %rd5, 2; add.u64 %rd4, %rd2, %rd6; ld.global.f32 %f2, [%rd4];
+            add.f32 %f1, %f1, %f2; add.s64 %rd5, %rd5, %rd8; setp.lt.u64 %p1, %rd5, %rd7;
+            @%p1 bra more; add.s64 %rd5, %rd5, {by}; mov.b32 %r9, %f1;"
+        ));
+        bodies.push(format!(
+            "cvt.u64.u32 %rd5, %r1; cvt.u64.u32 %rd7, %r3;
+            more: shl.b64 %rd6, %rd5, 2; add.u64 %rd4, %rd2, %rd6; ld.global.f32 %f2, [%rd4];
+            add.f32 %f1, %f1, %f2; add.s64 %rd5, %rd5, {by}; setp.lt.u64 %p1, %rd5, %rd7;
+            @%p1 bra more; mov.b32 %r9, %f1;"
+        ));
+    }
     for body in bodies {
         for (threads, n) in [(8, 5), (32, 7), (20, 0), (64, 30)] {
             for waits in ["", "bar.sync 0;"] {

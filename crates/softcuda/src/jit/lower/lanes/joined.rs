@@ -60,7 +60,10 @@ impl Lower<'_> {
         for (number, (at, first)) in words.iter().enumerate() {
             let others = words[number + 1..].iter();
             let others = others.take_while(|(other, _)| other - at <= FURTHEST);
-            let others: Vec<_> = others.filter(|(_, word)| word.is_like(first)).collect();
+            let is_free = |other: &&(usize, Word)| {
+                other.1.is_like(first) && !joined.contains_key(&(other.0 as u32))
+            };
+            let others: Vec<_> = others.filter(is_free).collect();
             let count = first.stride / 4;
             if joined.contains_key(&(*at as u32)) || (others.len() as i64) < count - 1 {
                 continue;
@@ -106,6 +109,7 @@ impl Lower<'_> {
             return None;
         };
         let bits = self.register_types[register.0 as usize].bits();
+        // So it is not in the register of its address, which is no vector.
         let fits = !plain.write
             && value_type(weak.ty).bits() == 32
             && bits == 32

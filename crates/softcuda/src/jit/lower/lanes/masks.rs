@@ -93,6 +93,8 @@ impl Lower<'_> {
     /// Does what is between a branch and where its ways join. The builder's block is filled.
     fn lower_masked(&mut self, between: &Masked, by_masks: &ByMasks, mut before: Set) {
         let ByMasks { coming, tests, .. } = by_masks;
+        // Of the block that the branch ends.
+        let joined = std::mem::take(&mut self.lanes().joined);
         let region = self.lanes().turns.as_ref().map_or(0, |turns| turns.region);
         let over = tests[between.blocks.len()];
         let mut heads = vec![None; between.blocks.len()];
@@ -147,6 +149,7 @@ impl Lower<'_> {
             self.pass_on(&live, &mut before);
         }
         self.lanes().registers = before;
+        self.lanes().joined = joined;
         self.set_form(Form::Once);
         let goes = self.way_in(region, between.join);
         self.b.ins().jump(goes, &[]);

@@ -81,8 +81,6 @@ impl Lower<'_> {
             return;
         }
         let distance = match next.times {
-            // In a register, it would belong to the stand-in.
-            None if i32::try_from(next.by).is_err() => return,
             None => self.b.ins().iconst(types::I64, next.by),
             Some(times) => match self.lanes().kept(times).clone() {
                 Kept::One(variable) if self.lanes().plan.class(times) == Class::Uniform => {
