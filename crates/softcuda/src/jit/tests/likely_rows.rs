@@ -136,3 +136,45 @@ fn between_words_are_others() {
         }
     }
 }
+
+/// Some of a group's threads load from an array of 64 words: all of the row is inside, or only what
+/// is loaded, or their indices are others.
+#[test]
+fn of_some_threads() {
+    for index in [
+        // Beside the array's end, all of it or some.
+        "add.s32 %r5, %r1, %r3; min.s32 %r5, %r5, 63;",
+        "add.s32 %r5, %r1, %r3; max.s32 %r5, %r5, 40; min.s32 %r5, %r5, 1000;",
+        "sub.s32 %r5, %r1, %r3; max.s32 %r5, %r5, 0; min.s32 %r5, %r5, 63;",
+        // Those that load nothing are elsewhere.
+        "selp.b32 %r5, %r1, 0x7fffffff, %p1;",
+        "add.s32 %r6, %r1, 0x40000000; selp.b32 %r5, %r1, %r6, %p1;",
+    ] {
+        for who in [
+            "and.b32 %r4, %r1, 3; setp.ne.u32 %p1, %r4, 1;",
+            "setp.lt.u32 %p1, %r1, 5;",
+            "shr.u32 %r4, %r3, %r1; and.b32 %r4, %r4, 1; setp.ne.u32 %p1, %r4, 0;",
+        ] {
+            for load in [
+                "ld.global.u32 %r7, [%rd4];",
+                "ld.global.f32 %f1, [%rd4]; mov.b32 %r7, %f1;",
+                "ld.global.u16 %h0, [%rd4]; cvt.u32.u16 %r7, %h0;",
+            ] {
+                for more in ["", "bar.sync 0;"] {
+                    let body = format!(
+                        ".reg .b16 %h<4>; mov.u32 %r7, 77; {who} {index}
+                        setp.ge.u32 %p2, %r5, 64; @!%p1 bra over; @%p2 bra over;
+                        mul.wide.s32 %rd5, %r5, 4; add.s64 %rd4, %rd2, %rd5; {load}
+                        mad.lo.u32 %r9, %r7, 31, %r1;
+                        over: mad.lo.u32 %r9, %r9, 31, %r7; {more}"
+                    );
+                    for n in [0, 1, 5, 40, 56, 57, 60, 64, 0xa5a5] {
+                        for threads in [8, 24, 40] {
+                            same(&body, [threads, 1, 1], n).expect("all are inside");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

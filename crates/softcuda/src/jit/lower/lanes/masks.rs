@@ -451,7 +451,7 @@ impl Lower<'_> {
     }
 
     /// The same of a load from an array, at indices that likely count up from thread to thread,
-    /// also in those that are not here.
+    /// also in those that are not here; `None` where they do not.
     fn load_likely_row(
         &mut self,
         instruction: &Instruction,

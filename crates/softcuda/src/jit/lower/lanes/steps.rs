@@ -271,7 +271,7 @@ impl Lower<'_> {
 
     /// The register that the index of an access into an array is in, where it likely counts up by 1
     /// from thread to thread, and how far elements are apart.
-    pub(super) fn likely_elements(&mut self, instruction: &Instruction) -> Option<(RegId, i64)> {
+    fn likely_elements(&mut self, instruction: &Instruction) -> Option<(RegId, i64)> {
         let access = instruction.operation.plain_access()?;
         let element = *self.runs.elements.get(&self.step)?;
         let step = self.lanes().plan.likely_stride(element.index)?;
@@ -343,7 +343,7 @@ impl Lower<'_> {
 
     /// Whether some thread's access is outside of an array, as a predicate; `None` where one check
     /// does not tell.
-    pub(super) fn any_outside(&mut self, instruction: &Instruction) -> Option<Value> {
+    fn any_outside(&mut self, instruction: &Instruction) -> Option<Value> {
         let access = instruction.operation.plain_access()?;
         if !access.is_host() || self.group.is_some() {
             return None;
