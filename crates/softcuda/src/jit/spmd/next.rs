@@ -28,10 +28,15 @@ pub(crate) struct Distance {
 impl Distance {
     const NONE: Distance = Distance { times: None, by: 0 };
 
-    /// As far in this direction as streams are fetched.
-    fn as_stream(self) -> Distance {
-        let by = STREAM * self.by.signum();
-        Distance { times: None, by }
+    /// The same, or as far in this direction as streams are fetched.
+    fn or_as_stream(self, is_far: bool) -> Distance {
+        match is_far {
+            true => self,
+            false => Distance {
+                times: None,
+                by: STREAM * self.by.signum(),
+            },
+        }
     }
 }
 
@@ -93,13 +98,8 @@ fn of_blocks(body: &Body) -> Vec<Option<NextBlock>> {
         };
         let by_rows = |register: RegId| !of_threads[register.0 as usize];
         let is_far = short || distance.times.is_some_and(by_rows);
-        let by = if is_far {
-            distance
-        } else {
-            distance.as_stream()
-        };
         (distance.by != 0).then_some(NextBlock {
-            distance: by,
+            distance: distance.or_as_stream(is_far),
             is_far,
         })
     };
@@ -121,14 +121,9 @@ fn in_turns(facts: Facts<'_>) -> HashMap<usize, Distance> {
             if let Some(Next::Apart(distance)) = base.map(|base| all[base.0 as usize])
                 && distance.by != 0
             {
-                let is_near =
-                    distance.times.is_none() && distance.by.unsigned_abs() < STREAM as u64;
-                let distance = if is_near {
-                    distance.as_stream()
-                } else {
-                    distance
-                };
-                found.entry(at).or_insert(distance);
+                let is_far =
+                    distance.times.is_some() || distance.by.unsigned_abs() >= STREAM as u64;
+                found.entry(at).or_insert(distance.or_as_stream(is_far));
             }
         }
     }

@@ -219,6 +219,11 @@ impl Wide {
             return None;
         }
         let past = past(narrow, number);
+        // By register, whether it is computed from a block's number. Warps do not ask.
+        let of_grid = match self.width {
+            WIDEST => vec![],
+            _ => computed_from(body, |special| matches!(special, Special::Ctaid(_))),
+        };
         let goes_straight = self.straight[number].is_some();
         let (mut all, mut useful, mut resumes, mut cuts) = (0, 0, vec![], vec![]);
         for block in blocks {
@@ -247,7 +252,7 @@ impl Wide {
                     Way::Control => !decides && !goes_straight && step.guard.is_some_and(varies),
                     _ => false,
                 };
-                let by_one = |(guard, _): (RegId, bool)| self.tells_one(body, guard);
+                let by_one = |(guard, _): (RegId, bool)| self.tells_one(body, guard, &of_grid);
                 if may_part && way == Way::Control && step.guard.is_some_and(by_one) {
                     return None;
                 }
@@ -298,14 +303,13 @@ impl Wide {
     }
 
     /// Whether a predicate likely differs in one of a group's threads, where rows are short: it
-    /// says whether numbers that count up are one that is the same in all threads.
-    fn tells_one(&self, body: &Body, predicate: RegId) -> bool {
+    /// says whether numbers that count up are one that is the same in all threads. A number
+    /// `of_grid` is that in few blocks.
+    fn tells_one(&self, body: &Body, predicate: RegId, of_grid: &[bool]) -> bool {
         // Tests want all that can be.
         if self.width == WIDEST || wants_all() {
             return false;
         }
-        // Few blocks of a grid have a thread of which something is one number in all of the grid.
-        let of_grid = computed_from(body, |special| matches!(special, Special::Ctaid(_)));
         let counts = |arg: &Arg| match arg {
             Arg::Reg(register) => {
                 let class = self.classes[register.0 as usize];

@@ -3,7 +3,7 @@
 use super::forms::{kernel, run_module, same};
 use super::fuzz::{Random, run_cases, setting};
 use crate::grid::launch::FaultKind;
-use crate::jit::harness::load_as;
+use crate::jit::harness::{self, load_as};
 use crate::jit::module::Form;
 
 /// Threads of a block whose words all lie in the buffer.
@@ -144,6 +144,29 @@ fn words_outside_are_their_threads() {
                 }
             }
         }
+    }
+}
+
+/// Nothing comes behind the loads, not even `ret`.
+#[test]
+fn at_the_end_of_a_kernel() {
+    let source = harness::module(
+        ".visible .entry k(.param .u64 out)
+        {
+            .reg .b32 %r<8>; .reg .b64 %rd<4>; .reg .pred %p;
+            ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x;
+            mul.wide.u32 %rd2, %r1, 16; add.u64 %rd1, %rd1, %rd2;
+            st.global.u32 [%rd1], %r1;
+            ld.global.u32 %r2, [%rd1]; ld.global.u32 %r3, [%rd1+4];
+            ld.global.u32 %r4, [%rd1+8]; ld.global.u32 %r5, [%rd1+12];
+        }",
+    );
+    for form in [Form::Vectors, Form::Rounds] {
+        let mut out = vec![7u32; 4 * 32];
+        let buffers: &mut [&mut [u8]] = &mut [harness::buffer(&mut out)];
+        let module = harness::load_as(&source, form);
+        harness::run_in(&module, "k", [1, 1, 1], [32, 1, 1], 0, buffers, &[]).unwrap();
+        assert_eq!(out[4 * 31..], [31, 7, 7, 7]);
     }
 }
 

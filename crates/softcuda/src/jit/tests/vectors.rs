@@ -491,10 +491,12 @@ fn what_streams_access_next_may_be_anywhere() {
     let by_blocks = "mov.u32 %r5, %ctaid.x; mov.u32 %r6, %ntid.x; mul.lo.u32 %r5, %r5, %r6;";
     let mut bodies = vec![
         format!(
-            "{by_blocks} add.u32 %r5, %r5, %r1; mul.wide.u32 %rd4, %r5, 4; add.u64 %rd4, %rd2, %rd4; {access}"
+            "{by_blocks} add.u32 %r5, %r5, %r1; mul.wide.u32 %rd4, %r5, 4;
+            add.u64 %rd4, %rd2, %rd4; {access}"
         ),
         format!(
-            "{by_blocks} sub.u32 %r5, %r1, %r5; mul.wide.u32 %rd4, %r5, 4; add.u64 %rd4, %rd2, %rd4; {access}"
+            "{by_blocks} sub.u32 %r5, %r1, %r5; mul.wide.u32 %rd4, %r5, 4;
+            add.u64 %rd4, %rd2, %rd4; {access}"
         ),
     ];
     for by in [

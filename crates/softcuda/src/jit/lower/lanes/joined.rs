@@ -1,7 +1,8 @@
 //! Loads of neighbouring words by steps of their own, as one load of a vector:
 //!
 //! ```text
-//! ld.f32 x, [p]; ld.f32 y, [p+4]; ld.f32 z, [p+8]; ld.f32 w, [p+12]    like ld.v4.f32 {x, y, z, w}, [p]
+//! ld.f32 x, [p]; ld.f32 y, [p+4]; ld.f32 z, [p+8]; ld.f32 w, [p+12]
+//!                                                   as ld.v4.f32 {x, y, z, w}, [p]
 //! ```
 //!
 //! Compilers write these where nothing tells that `p` is a multiple of 16. The first of them loads
@@ -134,8 +135,8 @@ impl Lower<'_> {
         let body = self.body;
         let (mut found, mut used) = (vec![], vec![first.register]);
         let mut others = others.iter().peekable();
-        for at in at + 1.. {
-            let (Some(next), Step::Instruction(step)) = (others.peek(), &body.steps[at]) else {
+        for (at, step) in (at + 1..).zip(&body.steps[at + 1..]) {
+            let (Some(next), Step::Instruction(step)) = (others.peek(), step) else {
                 break;
             };
             if !self.leaves_memory(at, step) || step.writes.contains(&first.base) {

@@ -70,8 +70,8 @@ impl Lower<'_> {
         is_new
     }
 
-    /// Fetches what will soon be loaded or stored, where the step's accesses are `stride` apart, the
-    /// first at `from`.
+    /// Fetches what will soon be loaded or stored, where the step's accesses are `stride` apart,
+    /// the first at `from`.
     pub(in crate::jit::lower) fn fetch_next(&mut self, from: Value, write: bool, stride: i64) {
         let at = self.step as usize;
         let Some(next) = self.lanes().plan.ahead(at) else {
