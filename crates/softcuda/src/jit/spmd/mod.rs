@@ -38,6 +38,7 @@ mod alone;
 mod apart;
 mod assumed;
 mod classes;
+mod columns;
 mod control;
 mod facts;
 mod granted;
@@ -68,6 +69,7 @@ use most::Zeros;
 
 pub(crate) use apart::Apart;
 pub(crate) use classes::in_rows;
+pub(crate) use columns::Columns;
 pub(in crate::jit) use control::{compared, post_dominators};
 pub(crate) use granted::Granted;
 pub(crate) use masks::{Loop, Masked};
@@ -229,6 +231,7 @@ pub(crate) struct Plan {
     pub straight: Vec<Option<Vec<(usize, u32)>>>,
     /// Loops of such a body that groups go through in step.
     pub paces: Vec<Pace>,
+    pub columns: Columns,
     /// Of a body without regions: a loop that blocks go through in step.
     pub passes: Option<Passes>,
     /// By block of a body with regions, what threads do one after the other from its end on.
@@ -309,7 +312,7 @@ impl Plan {
         let (mut regions, mut apart, mut unreached) = (None, vec![], vec![]);
         let (mut wide, mut paces) = (None, vec![]);
         let mut lanes = vec![];
-        let mut straight = vec![];
+        let (mut straight, mut columns) = (vec![], Columns::default());
         if !places.is_empty() {
             let all = Regions::of(body, &control, &live, &places)?;
             let judge = apart::Judge {
@@ -350,6 +353,8 @@ impl Plan {
                     }
                 }
             }
+            let ways = wide.as_ref().map(|wide| &wide.ways[..]);
+            columns = Columns::of(facts, &all, ways);
             regions = Some(all);
         } else if !alone.contains(&true)
             && let Some((found, more)) = Wide::without_waits(facts)
@@ -382,6 +387,7 @@ impl Plan {
             wide,
             lanes,
             straight,
+            columns,
             apart,
             unreached,
             in_first_blocks: zeros.in_first_blocks,
@@ -610,6 +616,9 @@ impl fmt::Display for Plan {
             {
                 writeln!(f, "region {region}: step {at} by lanes {lanes:#010x}")?;
             }
+        }
+        for (region, _) in self.columns.regions.iter().enumerate().filter(|(_, goes)| **goes) {
+            writeln!(f, "region {region}: in columns")?;
         }
         if let Some(Passes { head, branch, .. }) = &self.passes {
             writeln!(f, "block {head}: a pass for each turn, from block {branch}")?;

@@ -278,6 +278,9 @@ impl Lower<'_> {
             let Step::Instruction(instruction) = &body.steps[at] else {
                 continue;
             };
+            if self.is_done_before(at) {
+                continue;
+            }
             self.step = at as u32;
             self.reads_bits = instruction.reads_bits;
             if let Flow::Jump(label) = instruction.operation.flow() {
@@ -462,7 +465,7 @@ impl Lower<'_> {
         if !instruction.operation.loads() {
             return None;
         }
-        let (row, each, stride) = self.row_or_each(instruction)?;
+        let (row, each, stride) = self.row_or_each(instruction, &kept)?;
         let next = self.fresh_block();
         self.enter(row);
         let old = self.held_before(instruction, &kept);

@@ -22,6 +22,7 @@ mod ahead;
 mod apart;
 mod chains;
 mod chosen;
+mod columns;
 mod joined;
 mod masks;
 mod meetings;
@@ -319,7 +320,9 @@ impl Lower<'_> {
 
     fn lower_group_step(&mut self, at: usize) {
         let body = self.body;
-        if let Step::Instruction(instruction) = &body.steps[at] {
+        if let Step::Instruction(instruction) = &body.steps[at]
+            && !self.is_done_before(at)
+        {
             self.step = at as u32;
             self.group = self.groups.of_step.get(&(at as u32)).copied();
             self.reads_bits = instruction.reads_bits;

@@ -6,6 +6,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Type as ValueType, Value, types};
 use cranelift_frontend::Switch;
 
+use super::columns::Place;
 use super::{
     ENDED, FIRST, Form, GROUP, JOIN, Kept, LANDING, LANE, Landing, NO_LANE, NOWHERE, STANDS, WARP,
     vector_of,
@@ -502,26 +503,39 @@ impl Lower<'_> {
         let mut switch = Switch::new();
         let mut restores = vec![];
         for (at, landing) in self.lanes().landings.clone().into_iter().enumerate() {
-            if let Some(join) = landing.join {
+            if landing.join.is_some() {
                 let restore = self.cold_block();
                 switch.set_entry(at as u128, restore);
-                restores.push((join, landing.region, restore));
+                restores.push((at, landing, restore));
             }
         }
         let elsewhere = self.cold_block();
         switch.emit(&mut self.b, landing, elsewhere);
-        for (join, region, restore) in restores {
+        for (at, landing, restore) in restores {
             self.b.switch_to_block(restore);
             self.restore_group();
-            for register in self.lanes().plan.live[join].clone() {
-                self.take_register(register);
+            match self.in_turns() && self.goes_in_columns(landing.region) {
+                true => self.go_on_in_column(landing.region, Place::Landing(at)),
+                false => self.land(landing),
             }
-            let goes = self.way_in(region, join);
-            self.b.ins().jump(goes, &[]);
         }
         // Threads join nowhere else.
         self.b.switch_to_block(elsewhere);
         self.b.ins().jump(elsewhere, &[]);
+    }
+
+    /// A group whose threads have joined goes on.
+    pub(super) fn land(&mut self, Landing { join, region }: Landing) {
+        let Some(join) = join else {
+            return;
+        };
+        for register in self.lanes().plan.live[join].clone() {
+            if !self.is_held(region, register) {
+                self.take_register(register);
+            }
+        }
+        let goes = self.way_in(region, join);
+        self.b.ins().jump(goes, &[]);
     }
 
     /// What says which group it is that parted.
@@ -535,6 +549,11 @@ impl Lower<'_> {
             let lane = self.b.ins().stack_load(types::I32, slot, GROUP);
             let lane = self.b.ins().uextend(types::I64, lane);
             self.set_group(lane);
+            let before = self.b.ins().ishl_imm(warp, 5);
+            let lane = self.b.ins().ireduce(types::I32, lane);
+            let number = self.b.ins().iadd(before, lane);
+            let first = self.turns().first;
+            self.b.def_var(first, number);
             self.set_form(Form::Once);
         }
     }

@@ -24,6 +24,7 @@ use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::{Switch, Variable};
 
 use super::chains::InChain;
+use super::columns::Columns;
 use super::meetings::Known;
 use super::{AGAIN, FAILED, Form, Lanes};
 use crate::grid::context::{THREAD_STRIDE, Turn};
@@ -81,6 +82,12 @@ pub(in crate::jit::lower) struct Turns {
     pub tiles: Value,
     pub stride: usize,
     pub regions: Vec<RegionBlocks>,
+    /// By region, the blocks of one that groups go through in [columns](super::columns).
+    pub columns: Vec<Option<Columns>>,
+    /// In the native stack, for such: the numbers of the turn's first thread, and behind its last.
+    pub ends: [ir::StackSlot; 2],
+    /// For such, the number of the group's first thread in the block.
+    pub first: Variable,
     /// The region that is lowered.
     pub region: usize,
     /// Of the branch that ends the region, for the groups so far: bits of threads that all take,
@@ -245,6 +252,10 @@ impl Lower<'_> {
             self.store_group_word(no, offset_of!(Tile, together));
         }
         // From elsewhere, the loops are entered where they begin: so Cranelift knows them as loops.
+        if let Some(columns) = self.columns(region) {
+            let begins = columns.begin;
+            return self.next_in_column(region, begins);
+        }
         let over = self.cold_block();
         self.next_group(region, over);
     }
@@ -432,13 +443,14 @@ impl Lower<'_> {
 
     /// Lowers all regions. The builder's block is filled.
     pub(super) fn lower_regions(&mut self) {
-        self.lower_group_steps();
         let count = self.turns().regions.len();
         // What is brought says what the waits are.
         for region in 0..count {
             self.close_region(region);
         }
         self.plan_wide();
+        self.plan_columns();
+        self.lower_group_steps();
         for region in 0..count {
             self.open_region(region);
             self.lower_past(region);
@@ -601,7 +613,7 @@ impl Lower<'_> {
 
     /// What the warps do at the head of a region, and each group when it begins with it.
     fn open_region(&mut self, region: usize) {
-        let (head, wait, exit) = self.region(region);
+        let (_, wait, exit) = self.region(region);
         let blocks = self.turns().regions[region];
         self.turns().region = region;
         self.b.switch_to_block(blocks.enter);
@@ -662,6 +674,9 @@ impl Lower<'_> {
                 of_block.into_iter().map(held).collect()
             }
         };
+        if self.goes_in_columns(region) {
+            return self.open_columns(region, &of_block, &loads);
+        }
         self.forget_resumes(region);
         let begin = self.turn_field(offset_of!(Turn, begin));
         self.b.ins().jump(blocks.warps, &[begin.into()]);
@@ -681,14 +696,20 @@ impl Lower<'_> {
         self.begin_group(lane);
         self.begin_in_step(region);
         self.take_loads(region, &loads);
+        self.begin_region(region, &of_block);
+    }
+
+    /// A group begins a region, and has taken what that loads. Fills the builder's block.
+    pub(super) fn begin_region(&mut self, region: usize, of_block: &[(RegId, Value)]) {
+        let (head, wait, _) = self.region(region);
         for (register, value) in of_block {
-            self.put_all(register, value);
+            self.put_all(*register, *value);
         }
         if let Some(wait) = wait {
             self.lower_wait(wait, Part::Takes);
         }
         let begins = match self.a_region(region).brings {
-            true => blocks.leave,
+            true => self.turns().regions[region].leave,
             false => self.lanes().group_blocks[head],
         };
         self.b.ins().jump(begins, &[]);
@@ -772,6 +793,7 @@ impl Lower<'_> {
         self.b.switch_to_block(blocks.latch);
         match self.is_for_one_group(region) {
             true => _ = self.b.ins().jump(blocks.done, &[]),
+            false if self.goes_in_columns(region) => self.next_in_column(region, blocks.head),
             false => self.next_group(region, blocks.over),
         }
         self.b.switch_to_block(blocks.done);

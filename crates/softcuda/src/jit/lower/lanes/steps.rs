@@ -238,7 +238,7 @@ impl Lower<'_> {
     /// Does accesses that are likely a row of elements, where they are. The builder is where they
     /// are not; what is answered is where those of a row are done.
     fn row_of_array(&mut self, instruction: &Instruction) -> Option<Block> {
-        let (row, each, stride) = self.row_or_each(instruction)?;
+        let (row, each, stride) = self.row_or_each(instruction, |_| false)?;
         let done = self.fresh_block();
         self.enter(row);
         self.checked_row(instruction, stride);
@@ -248,8 +248,13 @@ impl Lower<'_> {
     }
 
     /// Where the accesses that are likely elements one after the other are such, all inside of an
-    /// array, where they are not, and how far elements are apart. Fills the builder's block.
-    pub(super) fn row_or_each(&mut self, instruction: &Instruction) -> Option<(Block, Block, i64)> {
+    /// array, where they are not, and how far elements are apart. Fills the builder's block. In
+    /// registers that are `kept`, some threads may have what they had before.
+    pub(super) fn row_or_each(
+        &mut self,
+        instruction: &Instruction,
+        kept: impl Fn(&RegId) -> bool,
+    ) -> Option<(Block, Block, i64)> {
         let access = instruction.operation.plain_access()?;
         let (index, stride) = self.likely_elements(instruction)?;
         self.set_form(Form::Lane(0));
@@ -261,7 +266,11 @@ impl Lower<'_> {
         let inside = self.inside_array(access.offset, &all);
         self.set_form(Form::Once);
         let inside = inside?;
-        let differs = self.differs(index, 1);
+        let told = match kept(&index) {
+            true => None,
+            false => self.column_differs(index),
+        };
+        let differs = told.unwrap_or_else(|| self.differs(index, 1));
         let (counts, row, each) = (self.fresh_block(), self.fresh_block(), self.fresh_block());
         self.b.ins().brif(differs, each, &[], counts, &[]);
         self.enter(counts);
@@ -462,7 +471,7 @@ impl Lower<'_> {
     }
 
     /// Whether it does not.
-    fn differs(&mut self, register: RegId, by: i64) -> Value {
+    pub(super) fn differs(&mut self, register: RegId, by: i64) -> Value {
         let Kept::Vectors(variables) = self.kept_of(register) else {
             unreachable!("words that vary are in vectors");
         };
@@ -685,7 +694,8 @@ impl Lower<'_> {
 
     /// A bit for each thread of a group, of a predicate that varies.
     pub(super) fn mask_bits(&mut self, register: RegId) -> Value {
-        if let Some(bits) = self.taken_bits(register) {
+        let known = self.taken_bits(register);
+        if let Some(bits) = known.or_else(|| self.column_bits(register)) {
             return bits;
         }
         let mask = self.predicate_mask(register);

@@ -29,6 +29,7 @@ use std::mem::{offset_of, swap};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
 
+use super::columns::Place;
 use super::regions::Part;
 use super::{Form, Kept};
 use crate::grid::warp::Tile;
@@ -120,7 +121,7 @@ impl Lower<'_> {
     }
 
     /// Goes from the code of groups to that of wide ones, or back.
-    fn turn_wide(&mut self) {
+    pub(super) fn turn_wide(&mut self) {
         let lanes = self.lanes();
         let Some(wide) = &mut lanes.wide else {
             return;
@@ -387,9 +388,35 @@ impl Lower<'_> {
     }
 
     /// Threads of a wide group.
-    fn widest(&mut self) -> usize {
+    pub(super) fn widest(&mut self) -> usize {
         let wide = self.lanes().wide.as_ref();
         wide.map_or(WIDTH, |wide| wide.plan.width)
+    }
+
+    /// Where the loop over a region's wide groups begins, if it has any.
+    pub(super) fn wide_head(&self, region: usize) -> Option<Block> {
+        Some(self.wide_blocks(region)?.head)
+    }
+
+    /// The blocks where wide groups of a region may give up, and where groups go on for them.
+    pub(super) fn resumes_of(&self, region: usize) -> Vec<(usize, Block)> {
+        let blocks = self.wide_blocks(region);
+        blocks.map_or_else(Vec::new, |blocks| blocks.resumes)
+    }
+
+    /// Not 0 where a region has a wide form, but wide groups do not make up the block's rows.
+    pub(super) fn odd_for_wide(&mut self, region: usize) -> Option<Value> {
+        self.wide_blocks(region)?;
+        let row = self.entry(Entry::Ntid(0));
+        let width = self.widest() as i64;
+        Some(self.b.ins().band_imm(row, width - 1))
+    }
+
+    /// Not 0 while groups go on for a wide one of a region: the number of the place.
+    pub(super) fn begun_resume(&mut self, region: usize) -> Option<Value> {
+        self.wide_blocks(region)?;
+        let slot = self.lanes().wide.as_ref()?.resumes;
+        Some(self.b.ins().stack_load(types::I32, slot, 0))
     }
 
     /// No group goes on for a wide one.
@@ -413,13 +440,27 @@ impl Lower<'_> {
         };
         let (head, wait, exit) = self.region(region);
         let may_part = self.may_part(region);
-        let lane = self.b.append_block_param(blocks.head, types::I64);
+        let in_columns = self.goes_in_columns(region);
+        let number = match in_columns {
+            true => types::I32,
+            false => types::I64,
+        };
+        let number = self.b.append_block_param(blocks.head, number);
         self.b.switch_to_block(blocks.head);
-        self.forget_resumes(region);
-        self.turn_wide();
-        self.begin_group(lane);
+        match in_columns {
+            true => {
+                self.turn_wide();
+                self.begin_group_of_thread(number);
+            }
+            false => {
+                self.forget_resumes(region);
+                self.turn_wide();
+                self.begin_group(number);
+            }
+        }
         let mut loads = self.a_region(region).loads.clone();
         loads.retain(|register| of_block.iter().all(|(held, _)| held != register));
+        loads.retain(|register| !self.is_steady(region, *register));
         self.take_loads(region, &loads);
         if region != 0 {
             self.unless_it_differs(region, &loads);
@@ -467,6 +508,7 @@ impl Lower<'_> {
         self.turn_wide();
         let over = self.turns().regions[region].over;
         match width {
+            _ if in_columns => self.next_wide_in_column(region, width),
             WIDEST => _ = self.b.ins().jump(over, &[]),
             _ => {
                 let (lane, more) = self.more_lanes(width);
@@ -476,9 +518,12 @@ impl Lower<'_> {
             }
         }
         for (block, begins) in &blocks.resumes {
-            let lane = self.b.append_block_param(*begins, types::I64);
             self.b.switch_to_block(*begins);
-            self.begin_group(lane);
+            if !in_columns {
+                let lane = self.b.append_block_param(*begins, types::I64);
+                self.begin_group(lane);
+            }
+            self.set_form(Form::Once);
             let live = self.needed_at(region, *block).unwrap_or_default();
             self.take_kept(&live);
             let goes = self.lanes().group_blocks[*block];
@@ -592,6 +637,7 @@ impl Lower<'_> {
         if self.in_turns() {
             let touches = &self.a_region(region).touches;
             live.retain(|register| touches.contains(register));
+            live.retain(|register| !self.is_steady(region, *register));
         }
         Some(live)
     }
@@ -618,6 +664,9 @@ impl Lower<'_> {
         let resume = resumes.find(|(_, (at, _))| *at == block);
         let (number, (_, begins)) = resume.expect("there is a block for it");
         self.set_resume(number);
+        if self.in_turns() && self.goes_in_columns(region) {
+            return self.go_on_in_column(region, Place::Resume(number as usize - 1));
+        }
         self.go_to_groups(region, begins);
     }
 
@@ -653,6 +702,11 @@ impl Lower<'_> {
     /// A wide group gives up, and its groups begin the region. Fills the builder's block.
     pub(super) fn begin_narrow(&mut self) {
         let region = self.wide_region();
+        if self.in_turns() && self.goes_in_columns(region) {
+            let number = self.resumes_of(region).len() as i64 + 1;
+            self.set_resume(number);
+            return self.go_on_in_column(region, Place::Narrow);
+        }
         let head = self.narrow_head(region);
         self.go_to_groups(region, head);
     }
