@@ -69,7 +69,7 @@ use most::Zeros;
 
 pub(crate) use apart::Apart;
 pub(crate) use classes::in_rows;
-pub(crate) use columns::Columns;
+pub(crate) use columns::Column;
 pub(in crate::jit) use control::{compared, post_dominators};
 pub(crate) use granted::Granted;
 pub(crate) use masks::{Loop, Masked};
@@ -231,7 +231,8 @@ pub(crate) struct Plan {
     pub straight: Vec<Option<Vec<(usize, u32)>>>,
     /// Loops of such a body that groups go through in step.
     pub paces: Vec<Pace>,
-    pub columns: Columns,
+    /// By region, see [`columns`].
+    pub columns: Vec<Option<Column>>,
     /// Of a body without regions: a loop that blocks go through in step.
     pub passes: Option<Passes>,
     /// By block of a body with regions, what threads do one after the other from its end on.
@@ -312,7 +313,7 @@ impl Plan {
         let (mut regions, mut apart, mut unreached) = (None, vec![], vec![]);
         let (mut wide, mut paces) = (None, vec![]);
         let mut lanes = vec![];
-        let (mut straight, mut columns) = (vec![], Columns::default());
+        let (mut straight, mut columns) = (vec![], vec![]);
         if !places.is_empty() {
             let all = Regions::of(body, &control, &live, &places)?;
             let judge = apart::Judge {
@@ -353,8 +354,13 @@ impl Plan {
                     }
                 }
             }
-            let ways = wide.as_ref().map(|wide| &wide.ways[..]);
-            columns = Columns::of(facts, &all, ways);
+            let judge = columns::Judge {
+                facts,
+                regions: &all,
+                teams: &teams,
+                wide: wide.as_ref().map_or(&ways, |wide| &wide.ways),
+            };
+            columns = judge.all();
             regions = Some(all);
         } else if !alone.contains(&true)
             && let Some((found, more)) = Wide::without_waits(facts)
@@ -617,8 +623,10 @@ impl fmt::Display for Plan {
                 writeln!(f, "region {region}: step {at} by lanes {lanes:#010x}")?;
             }
         }
-        for (region, _) in self.columns.regions.iter().enumerate().filter(|(_, goes)| **goes) {
-            writeln!(f, "region {region}: in columns")?;
+        for (region, column) in self.columns.iter().enumerate() {
+            if let Some(Column { steps, .. }) = column {
+                writeln!(f, "region {region}: in columns, {steps:?} once for each")?;
+            }
         }
         if let Some(Passes { head, branch, .. }) = &self.passes {
             writeln!(f, "block {head}: a pass for each turn, from block {branch}")?;

@@ -26,8 +26,7 @@ use crate::jit::lower::{Lower, Term};
 use crate::jit::lower::entry::Entry;
 use crate::jit::lower::function::slot;
 use crate::jit::program::Step;
-use crate::jit::recompute;
-use crate::jit::spmd::WIDTH;
+use crate::jit::spmd::{Column, WIDTH};
 
 /// What such a region needs besides what all have.
 #[derive(Clone)]
@@ -40,6 +39,8 @@ pub(in crate::jit::lower) struct Columns {
     /// The steps that are done once for a column, and the registers that they compute.
     steps: Vec<usize>,
     steady: Vec<RegId>,
+    /// What these take that is the same in all threads of the block.
+    of_block: Vec<RegId>,
     /// What groups take from the tile and the region does not write.
     taken: Vec<RegId>,
     /// What groups ask of such registers.
@@ -118,7 +119,7 @@ impl Lower<'_> {
         for region in 0..self.turns().columns.len() {
             let plan = &self.lanes().plan;
             let in_step = plan.is_in_step(region);
-            let goes = plan.columns.regions[region] && !in_step && !self.unit.spins;
+            let goes = plan.columns[region].is_some() && !in_step && !self.unit.spins;
             if goes
                 && self.link(region).is_none()
                 && !self.a_region(region).brings
@@ -137,24 +138,28 @@ impl Lower<'_> {
         for _ in 0..3 {
             self.b.append_block_param(begin, types::I32);
         }
-        let mut loads = self.a_region(region).loads.clone();
-        if !self.may_part(region) {
-            self.take_out_of_block(&mut loads);
+        let column = self.lanes().plan.columns[region].clone();
+        let Column {
+            steps,
+            mut steady,
+            of_block,
+        } = column.unwrap_or_default();
+        let mut taken = self.a_region(region).loads.clone();
+        if self.may_part(region) {
+            // Elsewhere they are variables all the while.
+            steady.extend(&of_block);
+        } else {
+            self.take_out_of_block(&mut taken);
         }
         let written = self.written_in(region);
-        let body = self.body;
-        let known = &self.lanes().plan.columns.steady;
-        let is_steady = |register: &RegId| known[register.0 as usize].is_some();
-        let all = written.iter().chain(&loads).copied();
-        let steady: Vec<RegId> = all.filter(is_steady).collect();
-        let steps = recompute::steps(body, known, &steady);
-        loads.retain(|register| !is_steady(register) && !written.contains(register));
+        taken.retain(|register| !steady.contains(register) && !written.contains(register));
         Columns {
             next,
             begin,
             steps,
             steady,
-            taken: loads,
+            taken,
+            of_block,
             told: vec![],
         }
     }
@@ -174,12 +179,20 @@ impl Lower<'_> {
     }
 
     /// The steps of a region that are done once for each column.
-    fn begin_column(&mut self, region: usize) {
+    fn begin_column(&mut self, region: usize, of_block: &[(RegId, Value)]) {
         let Some(columns) = self.columns(region) else {
             return;
         };
         self.set_form(super::Form::Once);
         self.group = None;
+        match self.may_part(region) {
+            true => self.take_of_block(&columns.of_block),
+            false => {
+                for (register, value) in of_block {
+                    self.put_all(*register, *value);
+                }
+            }
+        }
         for at in &columns.steps {
             self.step = *at as u32;
             self.group_step_again(*at);
@@ -415,12 +428,12 @@ impl Lower<'_> {
             self.lower_wide(region, of_block);
             self.b.switch_to_block(tries);
             self.turn_wide();
-            self.begin_column(region);
+            self.begin_column(region, of_block);
             self.turn_wide();
             self.b.ins().jump(wide, &[thread.into()]);
             self.b.switch_to_block(narrow);
         }
-        self.begin_column(region);
+        self.begin_column(region, of_block);
         let narrow = [thread.into(), place.into()];
         self.b.ins().jump(blocks.head, &narrow);
 
