@@ -34,7 +34,7 @@ use ptx::ast;
 
 use super::Lower;
 use super::function::{Frame, slot};
-use super::lanes::{Form, InChain, Part, Turns};
+use super::lanes::{Form, InChain, Part, Table, Turns};
 use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
 use crate::grid::rounds::{ENDED, TURN, Wait};
 use crate::grid::warp::{OPERANDS, Tile};
@@ -338,8 +338,10 @@ impl Lower<'_> {
                 stride: Tile::stride(self.unit.kept).expect("a unit keeps no more than fits"),
                 regions: self.region_blocks(count),
                 columns: vec![None; count],
-                ends: [slot(&mut self.b, 4), slot(&mut self.b, 4)],
-                first: self.b.declare_var(types::I32),
+                tables: [0; 2].map(|_| Table {
+                    index: slot(&mut self.b, 0),
+                    values: slot(&mut self.b, 0),
+                }),
                 region: 0,
                 all: self.b.declare_var(types::I32),
                 any: self.b.declare_var(types::I32),

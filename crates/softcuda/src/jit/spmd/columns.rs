@@ -1,13 +1,10 @@
-//! The order in which groups go through a region of a block with rows: those of one column, row
-//! after row, and then the next column. What is the same in all rows of a column is computed once
-//! for all of them: what hangs on `%tid.x` alone, of the numbers of threads.
-//!
-//! That is for regions whose threads cannot tell who goes first.
+//! What groups of one column of a block have in common: what hangs on `%tid.x` alone, of the numbers
+//! of threads. Where a block has rows, that is computed once for each column of a region.
 
 use super::facts::Facts;
 use super::teams::Teams;
-use super::{Regions, Way, wide};
-use crate::jit::decode::{Flow, RegId, Special};
+use super::{Regions, Way, wants_all, wide};
+use crate::jit::decode::{RegId, Special};
 use crate::jit::program::{Instruction, Step};
 use crate::jit::recompute;
 
@@ -23,7 +20,11 @@ pub(crate) struct Column {
     pub of_block: Vec<RegId>,
 }
 
-/// Which regions groups go through in columns if the block has rows.
+/// The least steps in vectors that are worth a look at the table, and the most registers in it.
+const LEAST: usize = 3;
+const MOST: usize = 48;
+
+/// What is known of a body.
 pub(super) struct Judge<'a> {
     pub facts: Facts<'a>,
     pub regions: &'a Regions,
@@ -33,7 +34,7 @@ pub(super) struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// By region, what is computed once for each column, if groups go in columns.
+    /// By region, what is computed once for each column, if anything is.
     pub fn all(&self) -> Vec<Option<Column>> {
         let count = self.regions.regions.len();
         if !wide::has_short_rows(self.facts.body) {
@@ -43,8 +44,14 @@ impl Judge<'_> {
         // Those are not kept from region to region.
         let again = recompute::recomputed(self.facts.body, &self.facts.live[0]);
         let column = |region: usize| {
-            let unseen = self.steps(region).all(|(_, step)| goes_unseen(step));
-            unseen.then(|| self.column(region, &anywhere, &again))
+            let column = self.column(region, &anywhere, &again);
+            let here = |at: usize| {
+                let block = self.facts.control.graph.block_of[at];
+                self.regions.of[block] == Some(region) && self.facts.ways[at] == Way::Vector
+            };
+            let vectors = column.steps.iter().filter(|at| here(**at)).count();
+            let pays = vectors >= LEAST || wants_all() && !column.steady.is_empty();
+            (pays && column.steady.len() <= MOST).then_some(column)
         };
         (0..count).map(column).collect()
     }
@@ -167,14 +174,4 @@ impl Judge<'_> {
             && straight(self.wide)
             && step.specials.iter().all(in_column)
     }
-}
-
-/// Whether a step is nothing by which threads of a region may tell who goes first.
-fn goes_unseen(step: &Instruction) -> bool {
-    let operation = &step.operation;
-    operation.pure()
-        || operation.loads_parameter()
-        || operation.weak_access().is_some()
-        || operation.waits()
-        || operation.flow() != Flow::Next
 }

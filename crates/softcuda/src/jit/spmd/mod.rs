@@ -625,7 +625,7 @@ impl fmt::Display for Plan {
         }
         for (region, column) in self.columns.iter().enumerate() {
             if let Some(Column { steps, .. }) = column {
-                writeln!(f, "region {region}: in columns, {steps:?} once for each")?;
+                writeln!(f, "region {region}: once for each column {steps:?}")?;
             }
         }
         if let Some(Passes { head, branch, .. }) = &self.passes {

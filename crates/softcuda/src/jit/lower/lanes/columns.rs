@@ -1,45 +1,50 @@
-//! Regions that groups go through in columns, as [`spmd::columns`](crate::jit::spmd) says:
+//! What groups of one column of a block have in common, as [`spmd::columns`](crate::jit::spmd)
+//! finds it: the first of them computes it, and the others take it from a table in the native
+//! stack. That has a few entries; a column finds its own there unless another has taken its place.
 //!
 //! ```text
-//! next:   for each column of the block
-//! begin:    from its first row that has a turn
-//! head:       for each row: the group's code
-//! done:   ...
+//! head:   a group begins, or goes on for a wide one that gave up, or where its threads joined
+//!           if the entry is not its column's: compute it
+//!           take what the region loads, and go on
 //! ```
 //!
-//! A column is as wide as a wide group where such make up rows, and otherwise as a group. The
-//! groups of a wide one that gives up go through its row, from `begin`, and so do those that go on
-//! where their threads have joined: nothing enters the loop over rows elsewhere, so Cranelift knows
-//! it as one, and computes what is the same in all rows before it.
-
-use std::mem::offset_of;
+//! Nothing else enters the group's code, so that what is taken there need not be taken again
+//! wherever a group may go on.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::{Switch, Variable};
 
-use super::{Kept, Landing};
-use super::regions::LANES;
-use crate::grid::context::Turn;
+use super::{Form, Kept, Landing};
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::lower::{Lower, Term};
-use crate::jit::lower::entry::Entry;
-use crate::jit::lower::function::slot;
 use crate::jit::program::Step;
-use crate::jit::spmd::{Column, WIDTH};
+use crate::jit::spmd::Column;
 
-/// What such a region needs besides what all have.
+/// Entries of the table.
+const ENTRIES: i64 = 8;
+/// Bytes in its index for each: which column has it, and where it lies.
+const IN_INDEX: i64 = 16;
+const ADDRESS: i32 = 8;
+/// No column's first `%tid.x`.
+const NOBODY: i64 = -1;
+
+/// The table of the columns of groups, or of wide ones.
+#[derive(Clone, Copy)]
+pub(in crate::jit::lower) struct Table {
+    pub index: ir::StackSlot,
+    pub values: ir::StackSlot,
+}
+
+/// What a region needs whose groups have something in common.
 #[derive(Clone)]
 pub(in crate::jit::lower) struct Columns {
-    /// Takes `%tid.x` of a column's first thread: begins the column, if the block has it.
-    pub next: Block,
-    /// Goes on in a column: takes `%tid.x` and the number of a group's first thread, and a
-    /// [`Place`].
-    pub begin: Block,
-    /// The steps that are done once for a column, and the registers that they compute.
+    /// Where a group begins or goes on: takes its first lane and the number of a [`Place`].
+    head: Block,
+    /// What is computed once, and the registers that hold it.
     steps: Vec<usize>,
     steady: Vec<RegId>,
-    /// What these take that is the same in all threads of the block.
+    /// What the steps take that is the same in all threads of the block.
     of_block: Vec<RegId>,
     /// What groups take from the tile and the region does not write.
     taken: Vec<RegId>,
@@ -65,66 +70,56 @@ enum Fact {
     Differs,
 }
 
-/// Where a group goes on.
+/// Where a group goes on that does not begin the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// It begins the region; a wide one, if it can.
-    Begin,
     /// For a wide one, where that has given up: the number of the block among those where one may.
     Resume(usize),
-    /// For a wide one, where the region begins.
-    Narrow,
     /// Where its threads have joined: one of the landings.
     Landing(usize),
 }
 
 impl Lower<'_> {
-    /// The blocks of a region, if groups go through it in columns.
-    pub(super) fn columns(&mut self, region: usize) -> Option<Columns> {
-        self.turns().columns[region].clone()
-    }
-
-    pub(super) fn goes_in_columns(&mut self, region: usize) -> bool {
-        self.turns().columns[region].is_some()
-    }
-
-    fn columns_of(&self, region: usize) -> Option<&Columns> {
+    fn columns(&self, region: usize) -> Option<&Columns> {
         let turns = self.lanes.as_ref()?.turns.as_ref()?;
         turns.columns[region].as_ref()
     }
 
-    /// Whether a step of the region is done once for each column, before its rows.
+    /// Whether groups of a region take what they have in common from a table.
+    pub(super) fn has_columns(&self, region: usize) -> bool {
+        self.columns(region).is_some()
+    }
+
+    /// Whether a step of the region is one of those that are done once for each column.
     pub(super) fn is_done_before(&self, at: usize) -> bool {
         let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
         let columns = turns.and_then(|turns| turns.columns[turns.region].as_ref());
         columns.is_some_and(|columns| columns.steps.binary_search(&at).is_ok())
     }
 
+    /// Whether a register is computed once for each column of a region.
+    pub(super) fn is_steady(&self, region: usize, register: RegId) -> bool {
+        let columns = self.columns(region);
+        columns.is_some_and(|columns| columns.steady.contains(&register))
+    }
+
     /// Whether groups of a region have in a register what they have there wherever they go on in
     /// it.
     pub(super) fn is_held(&self, region: usize, register: RegId) -> bool {
-        self.columns_of(region).is_some_and(|columns| {
-            columns.steady.contains(&register) || columns.taken.contains(&register)
-        })
+        let taken = |columns: &Columns| columns.taken.contains(&register);
+        self.is_steady(region, register) || self.columns(region).is_some_and(taken)
     }
 
-    /// Whether a register is computed once for each column of a region.
-    pub(super) fn is_steady(&self, region: usize, register: RegId) -> bool {
-        self.columns_of(region)
-            .is_some_and(|columns| columns.steady.contains(&register))
-    }
-
-    /// Decides which regions groups go through in columns, now that all waits are known.
+    /// Decides in which regions groups take what they have in common from a table, now that all
+    /// waits are known.
     pub(super) fn plan_columns(&mut self) {
         for region in 0..self.turns().columns.len() {
             let plan = &self.lanes().plan;
-            let in_step = plan.is_in_step(region);
-            let goes = plan.columns[region].is_some() && !in_step && !self.unit.spins;
-            if goes
+            if plan.columns[region].is_some()
+                && !plan.is_in_step(region)
                 && self.link(region).is_none()
                 && !self.a_region(region).brings
                 && !self.is_for_one_group(region)
-                && !self.may_be_skipped(region)
             {
                 let columns = self.new_columns(region);
                 self.turns().columns[region] = Some(columns);
@@ -133,11 +128,9 @@ impl Lower<'_> {
     }
 
     fn new_columns(&mut self, region: usize) -> Columns {
-        let (next, begin) = (self.b.create_block(), self.b.create_block());
-        self.b.append_block_param(next, types::I32);
-        for _ in 0..3 {
-            self.b.append_block_param(begin, types::I32);
-        }
+        let head = self.b.create_block();
+        self.b.append_block_param(head, types::I64);
+        self.b.append_block_param(head, types::I32);
         let column = self.lanes().plan.columns[region].clone();
         let Column {
             steps,
@@ -154,12 +147,11 @@ impl Lower<'_> {
         let written = self.written_in(region);
         taken.retain(|register| !steady.contains(register) && !written.contains(register));
         Columns {
-            next,
-            begin,
+            head,
             steps,
             steady,
-            taken,
             of_block,
+            taken,
             told: vec![],
         }
     }
@@ -172,21 +164,85 @@ impl Lower<'_> {
             Step::Instruction(step) => &step.writes[..],
             Step::Label(_) => &[],
         };
-        let mut written: Vec<RegId> = steps.flat_map(writes).copied().collect();
-        written.sort_unstable_by_key(|register| register.0);
-        written.dedup();
-        written
+        steps.flat_map(writes).copied().collect()
     }
 
-    /// The steps of a region that are done once for each column.
-    fn begin_column(&mut self, region: usize, of_block: &[(RegId, Value)]) {
-        let Some(columns) = self.columns(region) else {
+    fn table(&mut self) -> Table {
+        let wide = usize::from(self.is_wide());
+        self.turns().tables[wide]
+    }
+
+    /// No column has an entry of the tables.
+    pub(super) fn forget_columns(&mut self, region: usize) {
+        if !self.has_columns(region) {
+            return;
+        }
+        let nobody = self.b.ins().iconst(types::I32, NOBODY);
+        for Table { index, .. } in self.turns().tables {
+            self.b.func.sized_stack_slots[index].size = (ENTRIES * IN_INDEX) as u32;
+            for entry in 0..ENTRIES {
+                let at = (IN_INDEX * entry) as i32;
+                self.b.ins().stack_store(nobody, index, at);
+            }
+        }
+    }
+
+    /// The loop over groups of a region whose builder is where one begins at `lane`.
+    pub(super) fn begin_in_column(
+        &mut self,
+        region: usize,
+        lane: Value,
+        loads: &[RegId],
+        of_block: &[(RegId, Value)],
+    ) {
+        let Some(&Columns { head, .. }) = self.columns(region) else {
             return;
         };
-        self.set_form(super::Form::Once);
+        let begins = self.b.ins().iconst(types::I32, 0);
+        self.b.ins().jump(head, &[lane.into(), begins.into()]);
+        self.b.switch_to_block(head);
+        let (lane, place) = (self.b.block_params(head)[0], self.b.block_params(head)[1]);
+        self.begin_group(lane);
+        let goes = self.b.create_block();
+        self.find_column(region, goes, of_block);
+        self.b.switch_to_block(goes);
+        let mut loads = loads.to_vec();
+        loads.retain(|register| !self.is_steady(region, *register));
+        self.take_loads(region, &loads);
+        self.go_to_place(region, place);
+        self.begin_region(region, of_block);
+    }
+
+    /// Takes what a group has in common with others of its column from the table; first puts it
+    /// there, if that is not done. The builder is where the group has begun; goes on at `goes`. The
+    /// code of groups is lowered.
+    pub(super) fn find_column(&mut self, region: usize, goes: Block, of_block: &[(RegId, Value)]) {
+        let Some(columns) = self.columns(region).cloned() else {
+            return;
+        };
+        let (flags, table) = (MemFlags::trusted(), self.table());
+        let x = self.lanes().first;
+        let x = self.b.use_var(x);
+        // The next columns have the next entries.
+        let far = i64::from(self.width().trailing_zeros()) - i64::from(IN_INDEX.trailing_zeros());
+        let at = match far {
+            ..0 => self.b.ins().ishl_imm(x, -far),
+            0.. => self.b.ins().ushr_imm(x, far),
+        };
+        let at = self.b.ins().band_imm(at, (ENTRIES - 1) * IN_INDEX);
+        let at = self.b.ins().uextend(types::I64, at);
+        let index = self.b.ins().stack_addr(types::I64, table.index, 0);
+        let entry = self.b.ins().iadd(index, at);
+        let whose = self.b.ins().load(types::I32, flags, entry, 0);
+        let (computes, takes) = (self.b.create_block(), self.b.create_block());
+        let is_own = self.b.ins().icmp(IntCC::Equal, whose, x);
+        self.b.ins().brif(is_own, takes, &[], computes, &[]);
+
+        self.b.switch_to_block(computes);
+        self.set_form(Form::Once);
         self.group = None;
         match self.may_part(region) {
-            true => self.take_of_block(&columns.of_block),
+            true => self.take_kept(&columns.of_block),
             false => {
                 for (register, value) in of_block {
                     self.put_all(*register, *value);
@@ -204,64 +260,130 @@ impl Lower<'_> {
             self.b.def_var(told.variable, value);
             kept.push(told.variable);
         }
-        // Rows take what was computed from memory: it would not stay in registers. From here on
-        // that does not change, so it is taken where it is used.
-        let steady = MemFlags::trusted().with_readonly().with_can_move();
         for register in &columns.steady {
             match self.kept_of(*register) {
                 Kept::One(variable) => kept.push(variable),
                 Kept::Vectors(variables) => kept.extend(variables),
-                Kept::Each(_) => {}
+                Kept::Each(_) => unreachable!("{register:?} is done once or in vectors"),
             }
         }
-        if kept.is_empty() {
-            return;
-        }
-        let (values, address) = (
-            slot(&mut self.b, 16 * kept.len() as u64),
-            slot(&mut self.b, 8),
-        );
-        let to = self.b.ins().stack_addr(types::I64, values, 0);
-        self.b.ins().stack_store(to, address, 0);
+        let size = 16 * kept.len() as i64;
+        let before = &mut self.b.func.sized_stack_slots[table.values].size;
+        *before = (*before).max((ENTRIES * size) as u32);
+        let values = self.b.ins().stack_addr(types::I64, table.values, 0);
+        let distance = self.b.ins().imul_imm(at, size / IN_INDEX);
+        let to = self.b.ins().iadd(values, distance);
         let mut types = vec![];
         for (at, variable) in (0..).step_by(16).zip(&kept) {
             let value = self.b.use_var(*variable);
             types.push(self.b.func.dfg.value_type(value));
-            self.b.ins().stack_store(value, values, at);
+            self.b.ins().store(flags, value, to, at);
         }
-        let from = self.b.ins().stack_load(types::I64, address, 0);
+        self.b.ins().store(flags, to, entry, ADDRESS);
+        self.b.ins().store(flags, x, entry, 0);
+        self.b.ins().jump(takes, &[]);
+
+        // While the group has this address, what lies there does not change: it is taken where it
+        // is needed.
+        self.b.switch_to_block(takes);
+        let from = self.b.ins().load(types::I64, flags, entry, ADDRESS);
+        let steady = flags.with_readonly().with_can_move();
         for ((at, variable), ty) in (0..).step_by(16).zip(kept).zip(types) {
             let value = self.b.ins().load(ty, steady, from, at);
             self.b.def_var(variable, value);
         }
+        self.b.ins().jump(goes, &[]);
+    }
+
+    /// The number that says where a group of a region goes on; 0 where it begins.
+    fn number_of(&mut self, region: usize, place: Place) -> i64 {
+        let number = match place {
+            Place::Resume(number) => 1 + number,
+            Place::Landing(number) => 1 + self.resumes_of(region) + number,
+        };
+        number as i64
+    }
+
+    /// The group goes on at a place in a region, by way of where it begins. Fills the builder's
+    /// block.
+    pub(super) fn go_on_at(&mut self, region: usize, lane: Value, place: Place) {
+        let number = self.number_of(region, place);
+        let number = self.b.ins().iconst(types::I32, number);
+        if let Some(columns) = self.columns(region) {
+            let args = [lane.into(), number.into()];
+            let head = columns.head;
+            self.b.ins().jump(head, &args);
+        }
+    }
+
+    /// Goes where a group goes on; the builder is where one goes that begins.
+    fn go_to_place(&mut self, region: usize, place: Value) {
+        let resumes = self.resumes_of(region);
+        let landings = self.lanes().landings.clone().into_iter().enumerate();
+        let inside = |(_, landing): &(usize, Landing)| {
+            landing.region == region && landing.join.is_some()
+        };
+        let landings: Vec<_> = landings.filter(inside).collect();
+        if resumes == 0 && landings.is_empty() {
+            return;
+        }
+        let (elsewhere, begins) = (self.cold_block(), self.b.create_block());
+        self.b.ins().brif(place, elsewhere, &[], begins, &[]);
+        self.b.switch_to_block(elsewhere);
+        let mut switch = Switch::new();
+        let mut goes = |l: &mut Self, place| {
+            let goes = l.cold_block();
+            switch.set_entry(l.number_of(region, place) as u128, goes);
+            goes
+        };
+        let resumes: Vec<(usize, Block)> = (0..resumes)
+            .map(|number| (number, goes(self, Place::Resume(number))))
+            .collect();
+        let lands: Vec<(Landing, Block)> = landings
+            .into_iter()
+            .map(|(number, landing)| (landing, goes(self, Place::Landing(number))))
+            .collect();
+        switch.emit(&mut self.b, place, begins);
+        for (number, goes) in resumes {
+            self.b.switch_to_block(goes);
+            self.set_form(Form::Once);
+            self.go_on_for_wide(region, number);
+        }
+        for (landing, goes) in lands {
+            self.b.switch_to_block(goes);
+            self.set_form(Form::Once);
+            self.land(landing);
+        }
+        self.b.switch_to_block(begins);
     }
 
     /// What is told of a register that is computed once for each column of the region, if it is
     /// of those.
     fn told(&mut self, register: RegId, fact: Fact) -> Option<Value> {
-        if !matches!(self.kept_of(register), Kept::Vectors(_)) {
+        let region = self.lanes.as_ref()?.turns.as_ref()?.region;
+        if !self.is_steady(region, register)
+            || !matches!(self.kept_of(register), Kept::Vectors(_))
+        {
             return None;
         }
         let wide = self.is_wide();
-        let turns = self.lanes.as_mut()?.turns.as_mut()?;
-        let columns = turns.columns[turns.region].as_mut()?;
-        if !columns.steady.contains(&register) {
-            return None;
-        }
         let is_it = |told: &&Told| (told.register, told.fact, told.wide) == (register, fact, wide);
-        let variable = match columns.told.iter().find(is_it) {
+        let known = self.columns(region)?.told.iter().find(is_it);
+        let variable = match known {
             Some(told) => told.variable,
             None => {
                 let variable = self.b.declare_var(match fact {
                     Fact::Bits => types::I32,
                     Fact::Differs => types::I8,
                 });
-                columns.told.push(Told {
+                let told = Told {
                     register,
                     fact,
                     wide,
                     variable,
-                });
+                };
+                let columns = self.turns().columns[region].as_mut();
+                columns?.told.push(told);
                 variable
             }
         };
@@ -307,279 +429,5 @@ impl Lower<'_> {
             _ => return None,
         };
         self.told(varies, Fact::Differs)
-    }
-
-    /// The number that says where a group of a region goes on.
-    fn number_of(&mut self, region: usize, place: Place) -> i64 {
-        let resumes = self.resumes_of(region).len();
-        let number = match place {
-            Place::Begin => 0,
-            Place::Resume(number) => 1 + number,
-            Place::Narrow => 1 + resumes,
-            Place::Landing(number) => 2 + resumes + number,
-        };
-        number as i64
-    }
-
-    /// The landings inside of a region, and the numbers of all.
-    fn landings_inside(&mut self, region: usize) -> Vec<(usize, Landing)> {
-        let landings = self.lanes().landings.clone().into_iter().enumerate();
-        let inside = |(_, landing): &(usize, Landing)| {
-            landing.region == region && landing.join.is_some()
-        };
-        landings.filter(inside).collect()
-    }
-
-    /// What a region begins with, and the loops over its columns and their rows; its wide form. The
-    /// builder is where all warps have come to it.
-    pub(super) fn open_columns(
-        &mut self,
-        region: usize,
-        of_block: &[(RegId, Value)],
-        loads: &[RegId],
-    ) {
-        let blocks = self.turns().regions[region];
-        let Some(columns) = self.columns(region) else {
-            return;
-        };
-        let row = self.entry(Entry::Ntid(0));
-        let [threads, _] = self.turns().counts;
-        let ends = self.turns().ends;
-        for (slot, offset) in ends
-            .into_iter()
-            .zip([offset_of!(Turn, begin), offset_of!(Turn, end)])
-        {
-            let warp = self.turn_field(offset);
-            let thread = self.b.ins().imul_imm(warp, LANES);
-            let thread = self.b.ins().umin(thread, threads);
-            self.b.ins().stack_store(thread, slot, 0);
-        }
-        let zero = self.b.ins().iconst(types::I32, 0);
-        self.b.ins().jump(columns.next, &[zero.into()]);
-
-        // A column.
-        self.b.switch_to_block(columns.next);
-        let x = self.b.block_params(columns.next)[0];
-        let (goes, late, rows) = (
-            self.b.create_block(),
-            self.cold_block(),
-            self.b.create_block(),
-        );
-        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, x, row);
-        self.b.ins().brif(more, goes, &[], blocks.done, &[]);
-        self.b.switch_to_block(goes);
-        let begin = self.b.ins().stack_load(types::I32, ends[0], 0);
-        let first = self.b.append_block_param(rows, types::I32);
-        self.b.ins().brif(begin, late, &[], rows, &[x.into()]);
-        self.b.switch_to_block(late);
-        // The turn's first row is not the block's.
-        let begin = self.b.ins().umax(begin, x);
-        let past = self.b.ins().isub(begin, x);
-        let less = self.b.ins().iadd_imm(row, -1);
-        let past = self.b.ins().iadd(past, less);
-        let before = self.b.ins().udiv(past, row);
-        let before = self.b.ins().imul(before, row);
-        let begin = self.b.ins().iadd(x, before);
-        self.b.ins().jump(rows, &[begin.into()]);
-        self.b.switch_to_block(rows);
-        let zero = self.b.ins().iconst(types::I32, 0);
-        let begin = [x.into(), first.into(), zero.into()];
-        let more = self.is_in_turn(first);
-        let over = self.cold_block();
-        self.b.ins().brif(more, columns.begin, &begin, over, &[]);
-        self.b.switch_to_block(over);
-        let next = match self.odd_for_wide(region) {
-            None => self.b.ins().iadd_imm(x, WIDTH as i64),
-            Some(odd) => {
-                let narrow = self.b.ins().iconst(types::I32, WIDTH as i64);
-                let wide = self.widest() as i64;
-                let wide = self.b.ins().iconst(types::I32, wide);
-                let width = self.b.ins().select(odd, narrow, wide);
-                self.b.ins().iadd(x, width)
-            }
-        };
-        self.b.ins().jump(columns.next, &[next.into()]);
-
-        // No group is begun.
-        let (context, contexts) = (self.turns().context, self.entry.thread);
-        for outside in [blocks.done, columns.begin] {
-            self.b.switch_to_block(outside);
-            self.b.def_var(context, contexts);
-        }
-
-        // In it.
-        let &[x, thread, place] = self.b.block_params(columns.begin) else {
-            unreachable!("it takes three");
-        };
-        let first = self.lanes().first;
-        self.b.def_var(first, x);
-        if let Some(wide) = self.wide_head(region) {
-            let (narrow, anew, tries) = (
-                self.b.create_block(),
-                self.b.create_block(),
-                self.b.create_block(),
-            );
-            self.b.ins().brif(place, narrow, &[], anew, &[]);
-            self.b.switch_to_block(anew);
-            self.forget_resumes(region);
-            let odd = self.odd_for_wide(region);
-            let odd = odd.expect("there is a wide form");
-            self.b.ins().brif(odd, narrow, &[], tries, &[]);
-            self.lower_wide(region, of_block);
-            self.b.switch_to_block(tries);
-            self.turn_wide();
-            self.begin_column(region, of_block);
-            self.turn_wide();
-            self.b.ins().jump(wide, &[thread.into()]);
-            self.b.switch_to_block(narrow);
-        }
-        self.begin_column(region, of_block);
-        let narrow = [thread.into(), place.into()];
-        self.b.ins().jump(blocks.head, &narrow);
-
-        let thread = self.b.append_block_param(blocks.head, types::I32);
-        let place = self.b.append_block_param(blocks.head, types::I32);
-        self.b.switch_to_block(blocks.head);
-        self.begin_group_of_thread(thread);
-        let mut loads = loads.to_vec();
-        loads.retain(|register| !columns.steady.contains(register));
-        self.take_loads(region, &loads);
-        self.go_to_place(region, place);
-        self.begin_region(region, of_block);
-    }
-
-    /// Goes where a group goes on; the builder is where one goes that begins.
-    fn go_to_place(&mut self, region: usize, place: Value) {
-        let resumes = self.resumes_of(region);
-        let landings = self.landings_inside(region);
-        if resumes.is_empty() && landings.is_empty() {
-            return;
-        }
-        let (elsewhere, begins) = (self.cold_block(), self.b.create_block());
-        self.b.ins().brif(place, elsewhere, &[], begins, &[]);
-        self.b.switch_to_block(elsewhere);
-        let mut switch = Switch::new();
-        for (number, (_, goes)) in resumes.iter().enumerate() {
-            let number = self.number_of(region, Place::Resume(number));
-            switch.set_entry(number as u128, *goes);
-        }
-        let mut lands = vec![];
-        for (number, landing) in landings {
-            let goes = self.cold_block();
-            let number = self.number_of(region, Place::Landing(number));
-            switch.set_entry(number as u128, goes);
-            lands.push((landing, goes));
-        }
-        switch.emit(&mut self.b, place, begins);
-        for (landing, goes) in lands {
-            self.b.switch_to_block(goes);
-            self.land(landing);
-        }
-        self.b.switch_to_block(begins);
-    }
-
-    /// A group begins whose first thread has this number in its block. `%tid.x` is known.
-    pub(super) fn begin_group_of_thread(&mut self, thread: Value) {
-        let number = self.turns().first;
-        self.b.def_var(number, thread);
-        let warp = self.b.ins().ushr_imm(thread, 5);
-        self.set_warp(warp);
-        let lane = self.b.ins().band_imm(thread, LANES - 1);
-        let lane = self.b.ins().uextend(types::I64, lane);
-        self.set_group(lane);
-        self.set_form(super::Form::Once);
-    }
-
-    /// The number of the group's first thread in its block.
-    fn thread_of_group(&mut self) -> Value {
-        let first = self.turns().first;
-        self.b.use_var(first)
-    }
-
-    /// Whether a thread comes before the end of the turn.
-    fn is_in_turn(&mut self, thread: Value) -> Value {
-        let [_, end] = self.turns().ends;
-        let end = self.b.ins().stack_load(types::I32, end, 0);
-        self.b.ins().icmp(IntCC::UnsignedLessThan, thread, end)
-    }
-
-    /// Goes to `head` with the group of the next row, or by way of the next column. Fills the
-    /// builder's block.
-    pub(super) fn next_in_column(&mut self, region: usize, head: Block) {
-        let Some(columns) = self.columns(region) else {
-            return;
-        };
-        let (thread, first) = (self.thread_of_group(), self.lanes().first);
-        let x = self.b.use_var(first);
-        if let Some(number) = self.begun_resume(region) {
-            let (for_wide, plain) = (self.cold_block(), self.b.create_block());
-            self.b.ins().brif(number, for_wide, &[], plain, &[]);
-            self.b.switch_to_block(for_wide);
-            let width = self.widest() as i64;
-            let x = self.b.ins().iadd_imm(x, WIDTH as i64);
-            let next = self.b.ins().iadd_imm(thread, WIDTH as i64);
-            let inside = self.b.ins().band_imm(next, width - 1);
-            let done = self.b.create_block();
-            let args = [x.into(), next.into(), number.into()];
-            self.b.ins().brif(inside, columns.begin, &args, done, &[]);
-            self.b.switch_to_block(done);
-            let thread = self.b.ins().iadd_imm(next, -width);
-            let first = self.b.ins().iadd_imm(x, -width);
-            self.go_to_next_row(columns.next, (columns.begin, Some(first)), thread, x);
-            self.b.switch_to_block(plain);
-        }
-        let next = self.b.ins().iadd_imm(x, WIDTH as i64);
-        let first = (head == columns.begin).then_some(x);
-        self.go_to_next_row(columns.next, (head, first), thread, next);
-    }
-
-    /// Goes to `head` with the group of the row after that of `thread`, and with `%tid.x`, if it
-    /// takes that; or on with the column at `next`. Fills the builder's block.
-    fn go_to_next_row(
-        &mut self,
-        column: Block,
-        (head, x): (Block, Option<Value>),
-        thread: Value,
-        next: Value,
-    ) {
-        let row = self.entry(Entry::Ntid(0));
-        let thread = self.b.ins().iadd(thread, row);
-        let more = self.is_in_turn(thread);
-        let begins = self.b.ins().iconst(types::I32, 0);
-        let mut args: Vec<BlockArg> = vec![thread.into(), begins.into()];
-        if let Some(x) = x {
-            args.insert(0, x.into());
-        }
-        let over = [next.into()];
-        self.b.ins().brif(more, head, &args, column, &over);
-    }
-
-    /// Goes to the wide group of the next row, or on with the next column. Fills the builder's
-    /// block.
-    pub(super) fn next_wide_in_column(&mut self, region: usize, width: usize) {
-        let (Some(columns), Some(head)) = (self.columns(region), self.wide_head(region)) else {
-            return;
-        };
-        let (thread, first) = (self.thread_of_group(), self.lanes().first);
-        let row = self.entry(Entry::Ntid(0));
-        let thread = self.b.ins().iadd(thread, row);
-        let more = self.is_in_turn(thread);
-        let x = self.b.use_var(first);
-        let next = self.b.ins().iadd_imm(x, width as i64);
-        let (args, over) = ([thread.into()], [next.into()]);
-        self.b.ins().brif(more, head, &args, columns.next, &over);
-    }
-
-    /// The group goes on at a place, in the loop over rows. Fills the builder's block.
-    pub(super) fn go_on_in_column(&mut self, region: usize, place: Place) {
-        let Some(columns) = self.columns(region) else {
-            return;
-        };
-        let (thread, first) = (self.thread_of_group(), self.lanes().first);
-        let x = self.b.use_var(first);
-        let place = self.number_of(region, place);
-        let place = self.b.ins().iconst(types::I32, place);
-        let args = [x.into(), thread.into(), place.into()];
-        self.b.ins().jump(columns.begin, &args);
     }
 }

@@ -57,6 +57,7 @@ use crate::jit::program::Step;
 use crate::jit::spmd::{MOST_BLOCKS_LOG2, Plan, WIDEST, WIDTH};
 
 pub(in crate::jit::lower) use chains::InChain;
+pub(in crate::jit::lower) use columns::Table;
 pub(in crate::jit::lower) use regions::{Part, Turns};
 
 /// What the operation being lowered is lowered for.

@@ -514,9 +514,11 @@ impl Lower<'_> {
         for (at, landing, restore) in restores {
             self.b.switch_to_block(restore);
             self.restore_group();
-            match self.in_turns() && self.goes_in_columns(landing.region) {
-                true => self.go_on_in_column(landing.region, Place::Landing(at)),
-                false => self.land(landing),
+            if self.has_columns(landing.region) {
+                let lane = self.rounds_lane();
+                self.go_on_at(landing.region, lane, Place::Landing(at));
+            } else {
+                self.land(landing);
             }
         }
         // Threads join nowhere else.
@@ -524,7 +526,7 @@ impl Lower<'_> {
         self.b.ins().jump(elsewhere, &[]);
     }
 
-    /// A group whose threads have joined goes on.
+    /// A group goes on whose threads have joined. Fills the builder's block.
     pub(super) fn land(&mut self, Landing { join, region }: Landing) {
         let Some(join) = join else {
             return;
@@ -549,11 +551,6 @@ impl Lower<'_> {
             let lane = self.b.ins().stack_load(types::I32, slot, GROUP);
             let lane = self.b.ins().uextend(types::I64, lane);
             self.set_group(lane);
-            let before = self.b.ins().ishl_imm(warp, 5);
-            let lane = self.b.ins().ireduce(types::I32, lane);
-            let number = self.b.ins().iadd(before, lane);
-            let first = self.turns().first;
-            self.b.def_var(first, number);
             self.set_form(Form::Once);
         }
     }

@@ -24,7 +24,7 @@ use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::{Switch, Variable};
 
 use super::chains::InChain;
-use super::columns::Columns;
+use super::columns::{Columns, Table};
 use super::meetings::Known;
 use super::{AGAIN, FAILED, Form, Lanes};
 use crate::grid::context::{THREAD_STRIDE, Turn};
@@ -82,12 +82,10 @@ pub(in crate::jit::lower) struct Turns {
     pub tiles: Value,
     pub stride: usize,
     pub regions: Vec<RegionBlocks>,
-    /// By region, the blocks of one that groups go through in [columns](super::columns).
+    /// By region, what its groups [have in common](super::columns), if they take it from a table:
+    /// from the first, and wide ones from the second.
     pub columns: Vec<Option<Columns>>,
-    /// In the native stack, for such: the numbers of the turn's first thread, and behind its last.
-    pub ends: [ir::StackSlot; 2],
-    /// For such, the number of the group's first thread in the block.
-    pub first: Variable,
+    pub tables: [Table; 2],
     /// The region that is lowered.
     pub region: usize,
     /// Of the branch that ends the region, for the groups so far: bits of threads that all take,
@@ -252,10 +250,6 @@ impl Lower<'_> {
             self.store_group_word(no, offset_of!(Tile, together));
         }
         // From elsewhere, the loops are entered where they begin: so Cranelift knows them as loops.
-        if let Some(columns) = self.columns(region) {
-            let begins = columns.begin;
-            return self.next_in_column(region, begins);
-        }
         let over = self.cold_block();
         self.next_group(region, over);
     }
@@ -674,10 +668,8 @@ impl Lower<'_> {
                 of_block.into_iter().map(held).collect()
             }
         };
-        if self.goes_in_columns(region) {
-            return self.open_columns(region, &of_block, &loads);
-        }
         self.forget_resumes(region);
+        self.forget_columns(region);
         let begin = self.turn_field(offset_of!(Turn, begin));
         self.b.ins().jump(blocks.warps, &[begin.into()]);
 
@@ -693,6 +685,9 @@ impl Lower<'_> {
 
         let lane = self.b.append_block_param(blocks.head, types::I64);
         self.b.switch_to_block(blocks.head);
+        if self.has_columns(region) {
+            return self.begin_in_column(region, lane, &loads, &of_block);
+        }
         self.begin_group(lane);
         self.begin_in_step(region);
         self.take_loads(region, &loads);
@@ -793,7 +788,6 @@ impl Lower<'_> {
         self.b.switch_to_block(blocks.latch);
         match self.is_for_one_group(region) {
             true => _ = self.b.ins().jump(blocks.done, &[]),
-            false if self.goes_in_columns(region) => self.next_in_column(region, blocks.head),
             false => self.next_group(region, blocks.over),
         }
         self.b.switch_to_block(blocks.done);

@@ -158,11 +158,6 @@ impl Lower<'_> {
         self.brings_nothing(exit).then_some(skip)
     }
 
-    /// Whether groups of a region may have nothing to do.
-    pub(super) fn may_be_skipped(&mut self, region: usize) -> bool {
-        self.leading_branch(region).is_some()
-    }
-
     /// The same, but for what a group brings to what comes next.
     fn leading_branch(&mut self, region: usize) -> Option<Skip> {
         let (head, wait, _) = self.region(region);

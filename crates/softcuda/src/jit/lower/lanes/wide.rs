@@ -121,7 +121,7 @@ impl Lower<'_> {
     }
 
     /// Goes from the code of groups to that of wide ones, or back.
-    pub(super) fn turn_wide(&mut self) {
+    fn turn_wide(&mut self) {
         let lanes = self.lanes();
         let Some(wide) = &mut lanes.wide else {
             return;
@@ -388,35 +388,9 @@ impl Lower<'_> {
     }
 
     /// Threads of a wide group.
-    pub(super) fn widest(&mut self) -> usize {
+    fn widest(&mut self) -> usize {
         let wide = self.lanes().wide.as_ref();
         wide.map_or(WIDTH, |wide| wide.plan.width)
-    }
-
-    /// Where the loop over a region's wide groups begins, if it has any.
-    pub(super) fn wide_head(&self, region: usize) -> Option<Block> {
-        Some(self.wide_blocks(region)?.head)
-    }
-
-    /// The blocks where wide groups of a region may give up, and where groups go on for them.
-    pub(super) fn resumes_of(&self, region: usize) -> Vec<(usize, Block)> {
-        let blocks = self.wide_blocks(region);
-        blocks.map_or_else(Vec::new, |blocks| blocks.resumes)
-    }
-
-    /// Not 0 where a region has a wide form, but wide groups do not make up the block's rows.
-    pub(super) fn odd_for_wide(&mut self, region: usize) -> Option<Value> {
-        self.wide_blocks(region)?;
-        let row = self.entry(Entry::Ntid(0));
-        let width = self.widest() as i64;
-        Some(self.b.ins().band_imm(row, width - 1))
-    }
-
-    /// Not 0 while groups go on for a wide one of a region: the number of the place.
-    pub(super) fn begun_resume(&mut self, region: usize) -> Option<Value> {
-        self.wide_blocks(region)?;
-        let slot = self.lanes().wide.as_ref()?.resumes;
-        Some(self.b.ins().stack_load(types::I32, slot, 0))
     }
 
     /// No group goes on for a wide one.
@@ -440,27 +414,21 @@ impl Lower<'_> {
         };
         let (head, wait, exit) = self.region(region);
         let may_part = self.may_part(region);
-        let in_columns = self.goes_in_columns(region);
-        let number = match in_columns {
-            true => types::I32,
-            false => types::I64,
-        };
-        let number = self.b.append_block_param(blocks.head, number);
+        let lane = self.b.append_block_param(blocks.head, types::I64);
         self.b.switch_to_block(blocks.head);
-        match in_columns {
-            true => {
-                self.turn_wide();
-                self.begin_group_of_thread(number);
-            }
-            false => {
-                self.forget_resumes(region);
-                self.turn_wide();
-                self.begin_group(number);
-            }
+        self.forget_resumes(region);
+        self.turn_wide();
+        self.begin_group(lane);
+        let (finds, goes) = (self.b.create_block(), self.b.create_block());
+        if self.has_columns(region) {
+            self.b.ins().jump(finds, &[]);
+            self.b.switch_to_block(goes);
         }
         let mut loads = self.a_region(region).loads.clone();
-        loads.retain(|register| of_block.iter().all(|(held, _)| held != register));
-        loads.retain(|register| !self.is_steady(region, *register));
+        loads.retain(|register| {
+            let is_held = of_block.iter().any(|(held, _)| held == register);
+            !is_held && !self.is_steady(region, *register)
+        });
         self.take_loads(region, &loads);
         if region != 0 {
             self.unless_it_differs(region, &loads);
@@ -475,6 +443,10 @@ impl Lower<'_> {
         let begins = self.lanes().group_blocks[head];
         self.b.ins().jump(begins, &[]);
         self.lower_wide_steps(region);
+        if self.has_columns(region) {
+            self.b.switch_to_block(finds);
+            self.find_column(region, goes, of_block);
+        }
 
         self.b.switch_to_block(blocks.leave);
         self.set_form(Form::Once);
@@ -508,7 +480,6 @@ impl Lower<'_> {
         self.turn_wide();
         let over = self.turns().regions[region].over;
         match width {
-            _ if in_columns => self.next_wide_in_column(region, width),
             WIDEST => _ = self.b.ins().jump(over, &[]),
             _ => {
                 let (lane, more) = self.more_lanes(width);
@@ -517,18 +488,33 @@ impl Lower<'_> {
                     .brif(more, blocks.head, &[lane.into()], over, &[]);
             }
         }
-        for (block, begins) in &blocks.resumes {
+        for (number, (_, begins)) in blocks.resumes.iter().enumerate() {
+            let lane = self.b.append_block_param(*begins, types::I64);
             self.b.switch_to_block(*begins);
-            if !in_columns {
-                let lane = self.b.append_block_param(*begins, types::I64);
-                self.begin_group(lane);
+            if self.has_columns(region) {
+                self.go_on_at(region, lane, Place::Resume(number));
+                continue;
             }
-            self.set_form(Form::Once);
-            let live = self.needed_at(region, *block).unwrap_or_default();
-            self.take_kept(&live);
-            let goes = self.lanes().group_blocks[*block];
-            self.b.ins().jump(goes, &[]);
+            self.begin_group(lane);
+            self.go_on_for_wide(region, number);
         }
+    }
+
+    /// How many places there are in a region where groups go on for wide ones.
+    pub(super) fn resumes_of(&self, region: usize) -> usize {
+        let blocks = self.wide_blocks(region);
+        blocks.map_or(0, |blocks| blocks.resumes.len())
+    }
+
+    /// A group goes on for a wide one, at the place of this number. Fills the builder's block.
+    pub(super) fn go_on_for_wide(&mut self, region: usize, number: usize) {
+        let blocks = self.wide_blocks(region);
+        let blocks = blocks.expect("the region has wide groups");
+        let (block, _) = blocks.resumes[number];
+        let live = self.needed_at(region, block).unwrap_or_default();
+        self.take_kept(&live);
+        let goes = self.lanes().group_blocks[block];
+        self.b.ins().jump(goes, &[]);
     }
 
     /// Takes the predicates that a wide group loads and does not write once more, as bits: most
@@ -664,9 +650,6 @@ impl Lower<'_> {
         let resume = resumes.find(|(_, (at, _))| *at == block);
         let (number, (_, begins)) = resume.expect("there is a block for it");
         self.set_resume(number);
-        if self.in_turns() && self.goes_in_columns(region) {
-            return self.go_on_in_column(region, Place::Resume(number as usize - 1));
-        }
         self.go_to_groups(region, begins);
     }
 
@@ -702,11 +685,6 @@ impl Lower<'_> {
     /// A wide group gives up, and its groups begin the region. Fills the builder's block.
     pub(super) fn begin_narrow(&mut self) {
         let region = self.wide_region();
-        if self.in_turns() && self.goes_in_columns(region) {
-            let number = self.resumes_of(region).len() as i64 + 1;
-            self.set_resume(number);
-            return self.go_on_in_column(region, Place::Narrow);
-        }
         let head = self.narrow_head(region);
         self.go_to_groups(region, head);
     }
