@@ -85,7 +85,10 @@ impl Judge<'_> {
                 && writes[register.0 as usize] == 1
                 && !self.facts.live[0].contains(&register)
                 && self.is_straight(at, step)
-                && step.reads.iter().all(|read| steady[read.0 as usize].is_some())
+                && step
+                    .reads
+                    .iter()
+                    .all(|read| steady[read.0 as usize].is_some())
             {
                 steady[register.0 as usize] = Some(at);
             }
@@ -93,12 +96,7 @@ impl Judge<'_> {
         steady
     }
 
-    fn column(
-        &self,
-        region: usize,
-        anywhere: &[Option<usize>],
-        again: &[Option<usize>],
-    ) -> Column {
+    fn column(&self, region: usize, anywhere: &[Option<usize>], again: &[Option<usize>]) -> Column {
         let Facts { body, live, .. } = self.facts;
         let mut writes = vec![0; body.tables.registers.len()];
         for (_, step) in self.steps(region) {
@@ -150,7 +148,9 @@ impl Judge<'_> {
             }
             column.steps.push(at);
         }
-        column.steps.extend(recompute::steps(body, anywhere, &from_before));
+        column
+            .steps
+            .extend(recompute::steps(body, anywhere, &from_before));
         column.steps.sort_unstable();
         column.steps.dedup();
         column.of_block.sort_unstable_by_key(|register| register.0);

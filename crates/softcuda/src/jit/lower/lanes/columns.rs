@@ -264,7 +264,7 @@ impl Lower<'_> {
             match self.kept_of(*register) {
                 Kept::One(variable) => kept.push(variable),
                 Kept::Vectors(variables) => kept.extend(variables),
-                Kept::Each(_) => unreachable!("{register:?} is done once or in vectors"),
+                Kept::Each(variables) => kept.extend(variables),
             }
         }
         let size = 16 * kept.len() as i64;
@@ -320,9 +320,8 @@ impl Lower<'_> {
     fn go_to_place(&mut self, region: usize, place: Value) {
         let resumes = self.resumes_of(region);
         let landings = self.lanes().landings.clone().into_iter().enumerate();
-        let inside = |(_, landing): &(usize, Landing)| {
-            landing.region == region && landing.join.is_some()
-        };
+        let inside =
+            |(_, landing): &(usize, Landing)| landing.region == region && landing.join.is_some();
         let landings: Vec<_> = landings.filter(inside).collect();
         if resumes == 0 && landings.is_empty() {
             return;
@@ -361,8 +360,7 @@ impl Lower<'_> {
     /// of those.
     fn told(&mut self, register: RegId, fact: Fact) -> Option<Value> {
         let region = self.lanes.as_ref()?.turns.as_ref()?.region;
-        if !self.is_steady(region, register)
-            || !matches!(self.kept_of(register), Kept::Vectors(_))
+        if !self.is_steady(region, register) || !matches!(self.kept_of(register), Kept::Vectors(_))
         {
             return None;
         }

@@ -30,6 +30,8 @@ struct Writer<'a> {
     random: &'a mut Random,
     text: String,
     threads: u32,
+    /// Threads of a row of the block.
+    row: u32,
     /// Names that were given out.
     names: usize,
     /// Statements that are still to come, at most.
@@ -103,7 +105,9 @@ impl Writer<'_> {
         let (count, other) = (self.random.below(COUNTERS), self.random.below(COUNTERS));
         // Values of 16 bits lie in words while they are kept.
         let (short, from) = (self.random.below(2), self.random.below(2));
-        let text = match self.random.below(20) {
+        let kinds = if self.row < self.threads { 26 } else { 20 };
+        let text = match self.random.below(kinds) {
+            20.. => return self.in_columns(),
             17 => format!("cvt.u16.u32 %h{short}, {a};"),
             18 => format!("mad.lo.s16 %h{short}, %h{from}, %h{short}, {number};"),
             19 => format!("cvt.s32.s16 %t, %h{from}; add.u32 {to}, {to}, %t;"),
@@ -209,6 +213,49 @@ impl Writer<'_> {
             _ => format!("shr.u64 %wide, %wide, 3; cvt.u32.u64 %t, %wide; add.u32 {to}, {a}, %t;"),
         };
         self.line(&text);
+    }
+
+    /// What hangs on the column of a thread, and on what all threads have in common.
+    fn in_columns(&mut self) {
+        let (to, a, n) = (self.value(), self.value(), self.name());
+        let [factor, shift, low, high] = [1000, 12, 20, 64].map(|most| self.random.below(most));
+        let more = match self.random.below(3) {
+            0 => format!("%c{}", self.random.below(COUNTERS)),
+            _ => self.random.below(50).to_string(),
+        };
+        let compare = ["lt.s32", "ge.u32", "eq.u32", "ne.s32"][self.random.below(4)];
+        let tested = ["a", "b", "e"][self.random.below(3)];
+        let than = ["3", "17", "%c1"][self.random.below(3)];
+        let not = ["", "!"][self.random.below(2)];
+        // Most are neighbours; in some rows, not all of them.
+        let load = format!(
+            "mov.u32 %t, %tid.y; and.b32 %t, %t, 7; shl.b32 %t, %t, 3; add.s32 %f{n}, %e{n}, %t;
+            mul.wide.s32 %y{n}, %f{n}, 4; mov.u64 %z{n}, table; add.u64 %y{n}, %y{n}, %z{n};
+            ld.global.u32 %t, [%y{n}]; mad.lo.u32 {to}, {to}, 31, %t;"
+        );
+        let some = format!("@{not}%p{n} bra I{n};");
+        let what = match self.random.below(8) {
+            0 => format!("mad.lo.u32 {to}, {a}, 31, %e{n};"),
+            1 => format!("selp.u32 %t, %b{n}, 7, %p{n}; xor.b32 {to}, {to}, %t;"),
+            2 => format!("{some} mad.lo.u32 {to}, {a}, 3, %b{n}; I{n}:"),
+            3 => format!(
+                "{some} mad.lo.u32 {to}, {a}, 3, %e{n}; st.shared.u32 [%own], {a}; I{n}:
+                ld.shared.u32 %t, [%own]; add.u32 {to}, {to}, %t;"
+            ),
+            4 => format!("@{not}%p{n} add.u32 {to}, {a}, %b{n};"),
+            5 => load,
+            6 => format!("{some} {load} I{n}:"),
+            _ => format!(
+                "and.b32 %t, %e{n}, 3; I{n}: add.u32 {to}, {to}, {a}; sub.u32 %t, %t, 1;
+                setp.gt.s32 %q, %t, 0; @%q bra I{n};"
+            ),
+        };
+        self.line(&format!(
+            ".reg .b32 %a{n}, %b{n}, %d{n}, %e{n}, %f{n}; mov.u32 %x{n}, %tid.x;
+            mad.lo.u32 %a{n}, %x{n}, {factor}, {more}; shr.u32 %b{n}, %a{n}, {shift};
+            sub.s32 %m{n}, %x{n}, {low}; max.s32 %d{n}, %m{n}, 0; min.s32 %e{n}, %d{n}, {high};
+            setp.{compare} %p{n}, %{tested}{n}, {than}; {what}"
+        ));
     }
 
     /// What tensor cores do for a warp. It works on the warp's own part of shared memory alone, so
@@ -592,8 +639,8 @@ impl Writer<'_> {
     }
 }
 
-/// A kernel `k(.u64 out)`.
-fn kernel(random: &mut Random, threads: u32) -> String {
+/// A kernel `k(.u64 out)` for blocks with so many threads, so many of them in a row.
+fn kernel(random: &mut Random, threads: u32, row: u32) -> String {
     let left = 3 + random.below(30);
     let spins = random.below(3) == 0;
     let mixes = !spins && random.below(3) == 0;
@@ -601,6 +648,7 @@ fn kernel(random: &mut Random, threads: u32) -> String {
         random,
         text: String::new(),
         threads,
+        row,
         names: 0,
         left,
         spins,
@@ -620,6 +668,10 @@ fn kernel(random: &mut Random, threads: u32) -> String {
         .map(|at| at.wrapping_mul(0x9e37_79b9).to_string())
         .collect();
     let table = table.join(", ");
+    let me = match row < threads {
+        true => format!("mov.u32 %me, %tid.x; mov.u32 %t, %tid.y; mad.lo.u32 %me, %t, {row}, %me;"),
+        false => "mov.u32 %me, %tid.x;".to_owned(),
+    };
     harness::module(&format!(
         ".global .align 4 .u32 table[{TABLE}] = {{{table}}};
         .visible .entry k(.param .u64 out)
@@ -634,9 +686,9 @@ fn kernel(random: &mut Random, threads: u32) -> String {
             .reg .b16 %h<2>;
             .shared .align 16 .b8 nothing[128];
             .shared .align 8 .b64 meeting;
-            .shared .align 128 .b8 tiles[4096];
+            .shared .align 128 .b8 tiles[8192];
             .shared .align 4 .b8 shared[4096];
-            mov.u32 %me, %tid.x;
+            {me}
             and.b32 %spot, %me, 31;
             shr.u32 %group, %me, 5;
             mov.u32 %t, %ctaid.x;
@@ -706,10 +758,14 @@ const BLOCKS: u32 = 2;
 const TABLE: usize = 128;
 
 /// What a launch leaves behind, and how it ends.
-fn outcome(module: &Arc<Module>, threads: u32) -> (Vec<u32>, Option<(FaultKind, [u32; 3])>) {
+fn outcome(
+    module: &Arc<Module>,
+    threads: u32,
+    row: u32,
+) -> (Vec<u32>, Option<(FaultKind, [u32; 3])>) {
     // For each thread a word; for each block, how often its lock was taken, and that it started.
     let mut data = vec![0u32; (BLOCKS * (threads + 2)) as usize];
-    let (grid, block) = ([BLOCKS, 1, 1], [threads, 1, 1]);
+    let (grid, block) = ([BLOCKS, 1, 1], [row, threads / row, 1]);
     let result = harness::run_in(module, "k", grid, block, 0, &mut [buffer(&mut data)], &[]);
     match result {
         Ok(()) => (data, None),
@@ -724,8 +780,14 @@ fn kernels_do_the_same_in_both_forms() {
     let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
     let deadlocks = AtomicU64::new(0);
     run_cases(cases, |_, random, _| {
-        let threads = [1, 20, 24, 32, 33, 64, 96, 100, 104, 128][random.below(10)];
-        let source = kernel(random, threads);
+        let threads = [1, 20, 24, 32, 33, 64, 96, 100, 104, 128, 192, 256][random.below(12)];
+        let rows = [1, 1, 2, 3, 4, 6, 8][random.below(7)];
+        let row = if threads % rows == 0 {
+            threads / rows
+        } else {
+            threads
+        };
+        let source = kernel(random, threads, row);
         if alone {
             println!("{source}");
         }
@@ -740,7 +802,7 @@ fn kernels_do_the_same_in_both_forms() {
             let compiled = kernel.compile().map_err(|error| error.to_string())?;
             assert_eq!(compiled.mode, mode);
         }
-        let expected = outcome(&fibers, threads);
+        let expected = outcome(&fibers, threads, row);
         if let Some((kind, _)) = expected.1 {
             assert_eq!(kind, FaultKind::Deadlock);
             deadlocks.fetch_add(1, Ordering::Relaxed);
@@ -748,13 +810,16 @@ fn kernels_do_the_same_in_both_forms() {
         for (module, form) in [(&vectors, "vectors"), (&rounds, "rounds")] {
             // A damaged kernel of another test may have written here meanwhile: what is wrong comes
             // again.
-            if outcome(module, threads) != expected {
-                let (got, expected) = (outcome(module, threads), outcome(&fibers, threads));
+            if outcome(module, threads, row) != expected {
+                let (got, expected) = (
+                    outcome(module, threads, row),
+                    outcome(&fibers, threads, row),
+                );
                 if got == expected {
                     continue;
                 }
                 return Err(format!(
-                    "{threads} threads do something else in {form}: {got:x?}, not {expected:x?}\n\
+                    "{threads} threads in rows of {row} do something else in {form}: {got:x?}, not {expected:x?}\n\
                     {source}"
                 ));
             }
