@@ -105,7 +105,7 @@ impl Writer<'_> {
         let (count, other) = (self.random.below(COUNTERS), self.random.below(COUNTERS));
         // Values of 16 bits lie in words while they are kept.
         let (short, from) = (self.random.below(2), self.random.below(2));
-        let kinds = if self.row < self.threads { 26 } else { 20 };
+        let kinds = if self.row < self.threads { 34 } else { 20 };
         let text = match self.random.below(kinds) {
             20.. => return self.in_columns(),
             17 => format!("cvt.u16.u32 %h{short}, {a};"),
