@@ -734,3 +734,52 @@ fn lanes_part_by_their_numbers() {
         assert_eq!(plan(number), nothing, "{number}");
     }
 }
+
+/// The steps of a region that are done once for each column, as lines of the body.
+fn once_for_columns(body: &str) -> Vec<Option<Vec<String>>> {
+    let lines: Vec<&str> = body.split(';').map(str::trim).collect();
+    let (plan, _) = plan(body).expect("it has a plan");
+    let lines = |steps: &Vec<usize>| steps.iter().map(|at| lines[*at].to_owned()).collect();
+    let columns = plan.columns.iter();
+    columns
+        .map(|column| column.as_ref().map(|column| lines(&column.steps)))
+        .collect()
+}
+
+#[test]
+fn columns_have_in_common_what_hangs_on_x() {
+    let x = [
+        "mov.u32 %r1, %tid.x",
+        "mul.lo.u32 %r2, %r1, 40503",
+        "shr.u32 %r3, %r2, 3",
+    ];
+    let y = ["mov.u32 %r4, %tid.y", "add.u32 %r5, %r4, %r3"];
+    let body = |lines: &[&str]| {
+        format!(
+            "{}; st.shared.u32 [tile], %r5; bar.sync 0;",
+            lines.join("; ")
+        )
+    };
+    let both = [&x[..], &y].concat();
+    let expected: Vec<String> = x.iter().map(|line| line.to_string()).collect();
+    assert_eq!(once_for_columns(&body(&both))[0].as_ref(), Some(&expected));
+    // Without rows, there is one thread of each column.
+    let alone = body(&both).replace("%tid.y", "%tid.x");
+    assert!(once_for_columns(&alone).iter().all(Option::is_none));
+    // What is written twice, under a guard, or differs from row to row, is not of the column.
+    for other in [
+        "add.u32 %r2, %r2, 1",
+        "@%p1 mov.u32 %r6, %r3",
+        "add.u32 %r6, %r4, 1",
+    ] {
+        let lines = [&both[..], &[other]].concat();
+        let columns = once_for_columns(&body(&lines));
+        let steps = columns[0].as_ref().expect("one register is");
+        assert!(!steps.contains(&other.to_owned()), "{steps:?}");
+        assert_eq!(
+            steps.len(),
+            if other.contains("%r2, 1") { 1 } else { 3 },
+            "{steps:?}"
+        );
+    }
+}

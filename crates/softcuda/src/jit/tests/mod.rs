@@ -17,6 +17,7 @@ mod blocks;
 mod bulk_copies;
 mod calls;
 mod clusters;
+mod columns;
 mod compiling;
 mod control;
 mod corpus;

@@ -1,0 +1,165 @@
+//! What hangs on the column of a thread alone is computed once for all rows of a block; nobody sees
+//! that.
+
+use super::forms::{Outcome, kernel, run, same};
+use crate::grid::launch::FaultKind;
+use crate::jit::module::Form;
+
+/// Blocks with rows: few columns of groups and many, whole groups and none, and the last warp in
+/// part.
+const SHAPES: [[u32; 3]; 14] = [
+    [8, 4, 1],
+    [16, 8, 1],
+    [16, 3, 1],
+    [24, 3, 1],
+    [32, 4, 1],
+    [40, 2, 1],
+    [64, 3, 1],
+    // Columns that take each other's place.
+    [72, 3, 1],
+    [128, 4, 1],
+    [512, 2, 1],
+    [8, 2, 3],
+    [16, 2, 2],
+    [12, 4, 1],
+    [96, 1, 1],
+];
+
+/// `%r4` to `%r8` hang on the column: a place in a row that ends at both sides, and others; in
+/// `%p1` and `%p2` some threads of a group differ.
+const COLUMN: &str = "
+    sub.s32 %r10, %r1, 3; max.s32 %r11, %r10, 0; min.s32 %r4, %r11, 40;
+    mad.lo.u32 %r5, %r1, 40503, %r3; shr.u32 %r6, %r5, 3; xor.b32 %r7, %r6, %r34;
+    and.b32 %r8, %r7, 7; setp.lt.u32 %p1, %r8, 3; setp.gt.s32 %p2, %r1, 9;
+    .reg .b32 %row; mov.u32 %row, %tid.y; and.b32 %row, %row, 3;";
+
+fn in_all_shapes(body: &str) {
+    for shape in SHAPES {
+        for n in [0, 5, 9_000] {
+            same(body, shape, n).expect("all are inside");
+        }
+    }
+}
+
+/// What a body does, the same in vectors and thread by thread. Fibers have an order of their own.
+fn in_order(body: &str, shape: [u32; 3], n: u32) -> Outcome {
+    let source = kernel(body);
+    let [vectors, rounds] =
+        [Form::Vectors, Form::Rounds].map(|form| run(&source, form, [2, 1, 1], shape, n));
+    assert_eq!(vectors, rounds, "{shape:?} n={n}\n{body}");
+    vectors
+}
+
+/// Taken in regions behind it, and in others again.
+#[test]
+fn from_region_to_region() {
+    in_all_shapes(&format!(
+        "{COLUMN} mad.lo.u32 %r12, %row, 77, %r4; bar.sync 0;
+        selp.u32 %r13, %r12, %r6, %p1; add.u32 %r9, %r13, %r8; bar.sync 0;
+        @%p2 mad.lo.u32 %r9, %r9, 31, %r7; mad.lo.u32 %r9, %r9, 31, %r4;
+        setp.eq.u32 %p3, %row, 2; @%p3 bra over; xor.b32 %r14, %r5, %r4;
+        mad.lo.u32 %r9, %r9, 31, %r14; over:"
+    ));
+}
+
+/// A counter of all threads is another one in each turn.
+#[test]
+fn of_what_the_block_counts() {
+    in_all_shapes(&format!(
+        "{COLUMN} mov.u32 %r20, 0;
+        again: mad.lo.u32 %r21, %r1, 5, %r20; shr.u32 %r22, %r21, 2; xor.b32 %r23, %r22, %r8;
+        setp.lt.u32 %p3, %r23, 9; @%p3 bra some; mad.lo.u32 %r9, %r9, 31, %r23; some:
+        add.u32 %r9, %r9, %r22; selp.u32 %r24, %r22, 1, %p3; add.u32 %r9, %r9, %r24;
+        bar.sync 0; add.u32 %r20, %r20, 3; setp.lt.u32 %p4, %r20, 10; @%p4 bra again;"
+    ));
+}
+
+/// Threads part by their column, by their row, by what is in both; and join again.
+#[test]
+fn threads_that_part() {
+    for parts in ["%p1", "%p2", "%p3", "!%p1", "!%p3"] {
+        // As often as each likes.
+        in_all_shapes(&format!(
+            "{COLUMN} bar.sync 0; add.u32 %r12, %row, %r8; setp.lt.u32 %p3, %r12, 4;
+            @{parts} bra over; and.b32 %r13, %r7, 3;
+            turn: mad.lo.u32 %r9, %r9, 3, %r4; mad.lo.u32 %r9, %r9, 5, %r6;
+            sub.u32 %r13, %r13, 1; setp.gt.s32 %p4, %r13, 0; @%p4 bra turn;
+            over: mad.lo.u32 %r9, %r9, 31, %r7; add.u32 %r9, %r9, %r4; bar.sync 0;
+            mad.lo.u32 %r9, %r9, 31, %r6; @%p1 add.u32 %r9, %r9, %r4;"
+        ));
+        // For good.
+        in_all_shapes(&format!(
+            "{COLUMN} bar.sync 0; add.u32 %r12, %row, %r8; setp.lt.u32 %p3, %r12, 4;
+            mad.lo.u32 %r9, %r9, 31, %r6; @{parts} bra end; selp.u32 %r9, %r9, %r7, %p2;
+            bar.sync 0; mad.lo.u32 %r9, %r9, 31, %r4; xor.b32 %r9, %r9, %r6; end:"
+        ));
+    }
+}
+
+/// What a thread has if it has written nothing yet.
+#[test]
+fn written_under_a_branch() {
+    in_all_shapes(&format!(
+        "{COLUMN} .reg .b32 %once, %guarded, %twice; bar.sync 0; setp.eq.u32 %p3, %row, 1;
+        @%p3 bra not; mad.lo.u32 %once, %r1, 9, 4; not: @%p1 shl.b32 %guarded, %r1, 3;
+        add.u32 %twice, %r1, 5; add.u32 %r9, %once, %guarded; bar.sync 0;
+        mad.lo.u32 %r9, %r9, 31, %once; mad.lo.u32 %r9, %r9, 31, %guarded;
+        mad.lo.u32 %r9, %r9, 31, %twice; @%p3 add.u32 %twice, %r1, 6;
+        mad.lo.u32 %r9, %r9, 31, %twice;"
+    ));
+}
+
+/// Rows of memory that end at both sides; also where few threads access them.
+#[test]
+fn rows_that_end() {
+    for some in ["", "@%p1 bra over;", "@%p2 bra over;", "@%p3 bra over;"] {
+        in_all_shapes(&format!(
+            "{COLUMN} bar.sync 0; setp.eq.u32 %p3, %row, 1; shl.b32 %r12, %row, 2; {some}
+            add.s32 %r13, %r4, %r12; mul.wide.s32 %rd4, %r13, 4; add.s64 %rd5, %rd2, %rd4;
+            ld.global.u32 %r14, [%rd5]; mad.lo.u32 %r9, %r14, 31, %r4;
+            add.s32 %r15, %r12, %r4; mul.wide.s32 %rd6, %r15, 4; add.s64 %rd7, %rd2, %rd6;
+            ld.global.u32 %r16, [%rd7+32]; xor.b32 %r9, %r9, %r16; over: bar.sync 0;
+            add.u32 %r9, %r9, %r4;"
+        ));
+    }
+}
+
+/// The first thread whose element is outside is named, in its row.
+#[test]
+fn faults() {
+    for shape in [[16, 4, 1], [32, 3, 1], [72, 2, 1], [8, 2, 3]] {
+        for least in [-5, 20, 52] {
+            for (some, row) in [("", 0), ("@%p3 bra over;", 1)] {
+                let body = format!(
+                    "{COLUMN} bar.sync 0; setp.ne.u32 %p3, %row, 1; add.s32 %r10, %r1, {least};
+                    min.s32 %r11, %r10, 900; max.s32 %r12, %r11, -3; {some} shl.b32 %r13, %row, 2;
+                    add.s32 %r14, %r12, %r13; mul.wide.s32 %rd4, %r14, 4; add.s64 %rd5, %rd2, %rd4;
+                    ld.global.u32 %r9, [%rd5]; add.u32 %r9, %r9, %r12; over:"
+                );
+                match in_order(&body, shape, 0) {
+                    Ok(_) => {}
+                    Err((kind, _, thread)) => {
+                        assert_eq!(kind, FaultKind::IllegalAddress);
+                        let [_, y, z] = thread.expect("it is known");
+                        assert!(y + z >= row, "{thread:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Atomics and shuffles stay in the order of threads.
+#[test]
+fn in_the_order_of_threads() {
+    let body = format!(
+        "{COLUMN} mov.u32 %r12, s; st.shared.u32 [%r12], 0; bar.sync 0; selp.u32 %r13, %r8, %r4, %p1;
+        atom.shared.add.u32 %r14, [%r12], 1; mad.lo.u32 %r9, %r14, 31, %r13; bar.sync 0;
+        ld.shared.u32 %r15, [%r12]; mad.lo.u32 %r9, %r9, 31, %r15; selp.u32 %r16, %r6, %r4, %p2;
+        activemask.b32 %r18; shfl.sync.bfly.b32 %r17, %r16, 1, 31, %r18;
+        mad.lo.u32 %r9, %r9, 31, %r17;"
+    );
+    for shape in SHAPES {
+        in_order(&body, shape, 5).expect("all are inside");
+    }
+}
