@@ -178,7 +178,9 @@ impl Lower<'_> {
             return;
         }
         let nobody = self.b.ins().iconst(types::I32, NOBODY);
-        for Table { index, .. } in self.turns().tables {
+        let [narrow, wide] = self.turns().tables;
+        let wide = self.has_wide(region).then_some(wide);
+        for Table { index, .. } in std::iter::once(narrow).chain(wide) {
             self.b.func.sized_stack_slots[index].size = (ENTRIES * IN_INDEX) as u32;
             for entry in 0..ENTRIES {
                 let at = (IN_INDEX * entry) as i32;

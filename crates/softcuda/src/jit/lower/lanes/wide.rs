@@ -500,6 +500,11 @@ impl Lower<'_> {
         }
     }
 
+    /// Whether a region has a wide form.
+    pub(super) fn has_wide(&self, region: usize) -> bool {
+        self.wide_blocks(region).is_some()
+    }
+
     /// How many places there are in a region where groups go on for wide ones.
     pub(super) fn resumes_of(&self, region: usize) -> usize {
         let blocks = self.wide_blocks(region);
