@@ -103,6 +103,12 @@ impl Lower<'_> {
         columns.is_some_and(|columns| columns.steady.contains(&register))
     }
 
+    /// The same of the region that is lowered.
+    pub(super) fn is_steady_here(&self, register: RegId) -> bool {
+        let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
+        turns.is_some_and(|turns| self.is_steady(turns.region, register))
+    }
+
     /// Whether groups of a region have in a register what they have there wherever they go on in
     /// it.
     pub(super) fn is_held(&self, region: usize, register: RegId) -> bool {

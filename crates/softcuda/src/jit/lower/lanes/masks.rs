@@ -162,8 +162,12 @@ impl Lower<'_> {
         if between.loops.is_empty() {
             return set;
         }
-        for (kept, ty) in set.iter_mut().zip(self.register_types.clone()) {
-            if let Some(Kept::Vectors(variables)) = kept {
+        for (at, kept) in set.iter_mut().enumerate() {
+            let (register, ty) = (RegId(at as u32), self.register_types[at]);
+            // What is computed before the group's code stays where it is.
+            if let Some(Kept::Vectors(variables)) = kept
+                && !self.is_steady_here(register)
+            {
                 for variable in variables {
                     *variable = self.b.declare_var(vector_of(ty));
                 }
@@ -176,6 +180,9 @@ impl Lower<'_> {
     fn pass_on(&mut self, live: &[RegId], to: &mut Set) {
         let slot = self.lanes().slot;
         for register in live {
+            if self.is_steady_here(*register) {
+                continue;
+            }
             let place = self.place(*register);
             let ty = vector_of(self.register_types[register.0 as usize]);
             let (from, into) = (self.kept_of(*register), &to[register.0 as usize]);
