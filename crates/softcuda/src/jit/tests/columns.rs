@@ -102,9 +102,9 @@ fn in_loops_by_masks() {
     in_all_shapes(&format!(
         "{COLUMN} bar.sync 0; and.b32 %r12, %r7, 3; add.u32 %r12, %r12, %row;
         turn: setp.lt.u32 %p3, %r8, 5; sub.u32 %r13, 9, %r1; setp.lt.s32 %p4, %r13, 2;
-        mad.lo.u32 %r9, %r9, 3, %r4; @%p3 bra rest; @%p4 bra out; xor.b32 %r9, %r9, %r6;
+        mad.lo.u32 %r9, %r9, 3, %r4; @%p3 bra rest; @%p4 bra gone; xor.b32 %r9, %r9, %r6;
         rest: mad.lo.u32 %r9, %r9, 5, %r13; setp.eq.u32 %p5, %r12, 0; sub.u32 %r12, %r12, 1;
-        @!%p5 bra turn; out: bar.sync 0; mad.lo.u32 %r9, %r9, 31, %r6;"
+        @!%p5 bra turn; gone: bar.sync 0; mad.lo.u32 %r9, %r9, 31, %r6;"
     ));
 }
 
