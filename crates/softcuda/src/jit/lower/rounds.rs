@@ -320,6 +320,7 @@ impl Lower<'_> {
         let vectors = plan.is_some();
         if let Some(plan) = plan {
             let count = plan.heads().count();
+            let has_columns = plan.columns.iter().any(Option::is_some);
             let turns = Turns {
                 enter,
                 lane: self.b.declare_var(types::I64),
@@ -338,10 +339,7 @@ impl Lower<'_> {
                 stride: Tile::stride(self.unit.kept).expect("a unit keeps no more than fits"),
                 regions: self.region_blocks(count),
                 columns: vec![None; count],
-                tables: [0; 2].map(|_| Table {
-                    index: slot(&mut self.b, 0),
-                    values: slot(&mut self.b, 0),
-                }),
+                tables: [0; 2].map(|_| Table::new(&mut self.b, has_columns)),
                 region: 0,
                 all: self.b.declare_var(types::I32),
                 any: self.b.declare_var(types::I32),

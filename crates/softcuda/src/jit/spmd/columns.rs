@@ -13,7 +13,9 @@ use crate::jit::recompute;
 pub(crate) struct Column {
     /// The steps that do it, in source order: of the region, and of earlier ones.
     pub steps: Vec<usize>,
-    /// What the region has of it: no path in the region to a reader goes past its step.
+    /// The registers that groups take instead of doing these steps: no path in the region to a
+    /// reader goes past its step. What is the same in all threads of the block is not among them:
+    /// it may be read when the region is over.
     pub steady: Vec<RegId>,
     /// What the steps take that is the same in all threads of the block, and that the region does
     /// not write.
@@ -116,7 +118,7 @@ impl Judge<'_> {
         let mut column = Column::default();
         let mut from_before: Vec<RegId> = vec![];
         for register in &of_region.loads {
-            if anywhere_is(register) && !of_block(register) {
+            if anywhere_is(register) && !self.teams.is_same(*register) {
                 column.steady.push(*register);
                 from_before.push(*register);
             }
@@ -136,7 +138,7 @@ impl Judge<'_> {
                 continue;
             }
             here[register.0 as usize] = true;
-            if !column.steady.contains(&register) {
+            if !column.steady.contains(&register) && !self.teams.is_same(register) {
                 column.steady.push(register);
             }
             for read in &step.reads {

@@ -99,12 +99,36 @@ fn threads_that_part() {
 /// In loops that threads of a group leave one by one, by masks.
 #[test]
 fn in_loops_by_masks() {
+    in_all_shapes(
+        "and.b32 %r15, %r35, 3; mov.u32 %r20, 0;
+        turn: max.s32 %r11, %r1, 2; mul.lo.u32 %r12, %r11, %r11; min.u32 %r13, %r12, 30;
+        add.u32 %r20, %r20, %r13; sub.s32 %r15, %r15, 1; setp.gt.s32 %p3, %r15, 0;
+        @%p3 bra turn; mov.u32 %r9, %r20; bar.sync 0;",
+    );
+}
+
+/// What all threads have is read in a region behind those that compute something else for columns.
+#[test]
+fn behind_other_regions() {
+    let [mut first, mut last] = [const { String::new() }; 2];
+    for n in 0..12 {
+        let before = if n == 0 {
+            "%r1".to_owned()
+        } else {
+            format!("%v{}", n - 1)
+        };
+        first += &format!("mad.lo.u32 %v{n}, %r1, {before}, {n};");
+        last += &format!("xor.b32 %r15, %r15, %v{n};");
+    }
     in_all_shapes(&format!(
-        "{COLUMN} bar.sync 0; and.b32 %r12, %r7, 3; add.u32 %r12, %r12, %row;
-        turn: setp.lt.u32 %p3, %r8, 5; sub.u32 %r13, 9, %r1; setp.lt.s32 %p4, %r13, 2;
-        mad.lo.u32 %r9, %r9, 3, %r4; @%p3 bra rest; @%p4 bra gone; xor.b32 %r9, %r9, %r6;
-        rest: mad.lo.u32 %r9, %r9, 5, %r13; setp.eq.u32 %p5, %r12, 0; sub.u32 %r12, %r12, 1;
-        @!%p5 bra turn; gone: bar.sync 0; mad.lo.u32 %r9, %r9, 31, %r6;"
+        ".reg .b32 %v<12>; mov.u32 %r6, s; shl.b32 %r7, %r35, 2; add.u32 %r6, %r6, %r7;
+        setp.gt.u32 %p1, %r3, 5; add.u32 %r8, %r3, 7; div.u32 %r11, %r8, 7; {first}
+        @%p1 bra over; st.shared.u32 [%r6], %r35; over: mov.u32 %r15, %r35; {last}
+        st.shared.u32 [%r6], %r15; bar.warp.sync -1;
+        mad.lo.u32 %r22, %r1, %r1, 77; xor.b32 %r23, %r22, %r1; mul.lo.u32 %r24, %r23, %r22;
+        shr.u32 %r25, %r24, 3; xor.b32 %r26, %r25, %r24; xor.b32 %r27, %r26, %r22;
+        xor.b32 %r28, %r27, %r23; st.shared.u32 [%r6+4096], %r28; bar.sync 0;
+        mov.u32 %r9, %r11;"
     ));
 }
 

@@ -184,6 +184,17 @@ impl Lower<'_> {
         steps.map(|(at, _)| at).collect()
     }
 
+    /// The registers that a region writes, some of them more than once.
+    pub(super) fn writes_of(&mut self, region: usize) -> Vec<RegId> {
+        let body = self.body;
+        let steps = self.steps_of(region).into_iter();
+        let writes = |at: usize| match &body.steps[at] {
+            Step::Instruction(step) => &step.writes[..],
+            Step::Label(_) => &[],
+        };
+        steps.flat_map(writes).copied().collect()
+    }
+
     /// Whether threads of a group may go on by themselves in a region.
     pub(super) fn may_part(&mut self, region: usize) -> bool {
         if let Some(parts) = self.is_known_to_part(region) {

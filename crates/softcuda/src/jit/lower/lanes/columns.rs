@@ -13,10 +13,11 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
-use cranelift_frontend::{Switch, Variable};
+use cranelift_frontend::{FunctionBuilder, Switch, Variable};
 
 use super::{Form, Kept, Landing};
 use crate::jit::decode::{Arg, RegId};
+use crate::jit::lower::function::slot;
 use crate::jit::lower::{Lower, Term};
 use crate::jit::program::Step;
 use crate::jit::spmd::Column;
@@ -32,8 +33,19 @@ const NOBODY: i64 = -1;
 /// The table of the columns of groups, or of wide ones.
 #[derive(Clone, Copy)]
 pub(in crate::jit::lower) struct Table {
-    pub index: ir::StackSlot,
-    pub values: ir::StackSlot,
+    index: ir::StackSlot,
+    values: ir::StackSlot,
+}
+
+impl Table {
+    /// Without room, where nothing is `used`.
+    pub fn new(b: &mut FunctionBuilder<'_>, used: bool) -> Table {
+        let index = if used { ENTRIES * IN_INDEX } else { 0 };
+        Table {
+            index: slot(b, index as u64),
+            values: slot(b, 0),
+        }
+    }
 }
 
 /// What a region needs whose groups have something in common.
@@ -41,29 +53,28 @@ pub(in crate::jit::lower) struct Table {
 pub(in crate::jit::lower) struct Columns {
     /// Where a group begins or goes on: takes its first lane and the number of a [`Place`].
     head: Block,
-    /// What is computed once, and the registers that hold it.
+    /// The steps that are done once, and the registers that groups take instead.
     steps: Vec<usize>,
     steady: Vec<RegId>,
     /// What the steps take that is the same in all threads of the block.
     of_block: Vec<RegId>,
     /// What groups take from the tile and the region does not write.
     taken: Vec<RegId>,
-    /// What groups ask of such registers.
-    told: Vec<Told>,
+    /// What groups ask of `steady` registers: that is answered once, too.
+    answers: Vec<Answer>,
 }
 
-/// What groups ask of a register that is computed once for each column.
+/// What the groups of a column, or wide ones, know of a register.
 #[derive(Clone, Copy)]
-struct Told {
+struct Answer {
     register: RegId,
-    fact: Fact,
-    /// It is for wide groups.
+    question: Question,
     wide: bool,
     variable: Variable,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fact {
+enum Question {
     /// Of a predicate: a bit for each thread.
     Bits,
     /// Of words: whether they do not count up by 1 from thread to thread.
@@ -90,11 +101,19 @@ impl Lower<'_> {
         self.columns(region).is_some()
     }
 
-    /// Whether a step of the region is one of those that are done once for each column.
+    /// Whether groups of the region that is lowered take what a step of it computes.
     pub(super) fn is_done_before(&self, at: usize) -> bool {
         let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
         let columns = turns.and_then(|turns| turns.columns[turns.region].as_ref());
-        columns.is_some_and(|columns| columns.steps.binary_search(&at).is_ok())
+        let takes = |columns: &Columns| match &self.body.steps[at] {
+            Step::Instruction(step) => {
+                let mut writes = step.writes.iter();
+                columns.steps.binary_search(&at).is_ok()
+                    && writes.all(|register| columns.steady.contains(register))
+            }
+            Step::Label(_) => false,
+        };
+        columns.is_some_and(takes)
     }
 
     /// Whether a register is computed once for each column of a region.
@@ -140,17 +159,14 @@ impl Lower<'_> {
         let column = self.lanes().plan.columns[region].clone();
         let Column {
             steps,
-            mut steady,
+            steady,
             of_block,
-        } = column.unwrap_or_default();
+        } = column.expect("the plan has found something");
         let mut taken = self.a_region(region).loads.clone();
-        if self.may_part(region) {
-            // Elsewhere they are variables all the while.
-            steady.extend(&of_block);
-        } else {
+        if !self.may_part(region) {
             self.take_out_of_block(&mut taken);
         }
-        let written = self.written_in(region);
+        let written = self.writes_of(region);
         taken.retain(|register| !steady.contains(register) && !written.contains(register));
         Columns {
             head,
@@ -158,19 +174,8 @@ impl Lower<'_> {
             steady,
             of_block,
             taken,
-            told: vec![],
+            answers: vec![],
         }
-    }
-
-    /// The registers that a region writes.
-    fn written_in(&mut self, region: usize) -> Vec<RegId> {
-        let body = self.body;
-        let steps = self.steps_of(region).into_iter();
-        let writes = |at: usize| match &body.steps[at] {
-            Step::Instruction(step) => &step.writes[..],
-            Step::Label(_) => &[],
-        };
-        steps.flat_map(writes).copied().collect()
     }
 
     fn table(&mut self) -> Table {
@@ -187,7 +192,6 @@ impl Lower<'_> {
         let [narrow, wide] = self.turns().tables;
         let wide = self.has_wide(region).then_some(wide);
         for Table { index, .. } in std::iter::once(narrow).chain(wide) {
-            self.b.func.sized_stack_slots[index].size = (ENTRIES * IN_INDEX) as u32;
             for entry in 0..ENTRIES {
                 let at = (IN_INDEX * entry) as i32;
                 self.b.ins().stack_store(nobody, index, at);
@@ -222,8 +226,8 @@ impl Lower<'_> {
     }
 
     /// Takes what a group has in common with others of its column from the table; first puts it
-    /// there, if that is not done. The builder is where the group has begun; goes on at `goes`. The
-    /// code of groups is lowered.
+    /// there, if that is not done. The builder is where the group has begun; goes on at `goes`. What
+    /// follows is lowered before, so that it is known what groups ask.
     pub(super) fn find_column(&mut self, region: usize, goes: Block, of_block: &[(RegId, Value)]) {
         let Some(columns) = self.columns(region).cloned() else {
             return;
@@ -263,10 +267,10 @@ impl Lower<'_> {
         }
         let wide = self.is_wide();
         let mut kept = vec![];
-        for told in columns.told.iter().filter(|told| told.wide == wide) {
-            let value = self.fact(told.register, told.fact);
-            self.b.def_var(told.variable, value);
-            kept.push(told.variable);
+        for answer in columns.answers.iter().filter(|answer| answer.wide == wide) {
+            let value = self.work_out(answer.register, answer.question);
+            self.b.def_var(answer.variable, value);
+            kept.push(answer.variable);
         }
         for register in &columns.steady {
             match self.kept_of(*register) {
@@ -275,6 +279,7 @@ impl Lower<'_> {
                 Kept::Each(variables) => kept.extend(variables),
             }
         }
+        // All regions share the table: it is as large as the largest needs it.
         let size = 16 * kept.len() as i64;
         let before = &mut self.b.func.sized_stack_slots[table.values].size;
         *before = (*before).max((ENTRIES * size) as u32);
@@ -317,14 +322,12 @@ impl Lower<'_> {
     pub(super) fn go_on_at(&mut self, region: usize, lane: Value, place: Place) {
         let number = self.number_of(region, place);
         let number = self.b.ins().iconst(types::I32, number);
-        if let Some(columns) = self.columns(region) {
-            let args = [lane.into(), number.into()];
-            let head = columns.head;
-            self.b.ins().jump(head, &args);
-        }
+        let columns = self.columns(region);
+        let head = columns.expect("groups take something").head;
+        self.b.ins().jump(head, &[lane.into(), number.into()]);
     }
 
-    /// Goes where a group goes on; the builder is where one goes that begins.
+    /// Goes to a place, if the group does not begin the region; the builder is where it does.
     fn go_to_place(&mut self, region: usize, place: Value) {
         let resumes = self.resumes_of(region);
         let landings = self.lanes().landings.clone().into_iter().enumerate();
@@ -364,52 +367,49 @@ impl Lower<'_> {
         self.b.switch_to_block(begins);
     }
 
-    /// What is told of a register that is computed once for each column of the region, if it is
-    /// of those.
-    fn told(&mut self, register: RegId, fact: Fact) -> Option<Value> {
-        let region = self.lanes.as_ref()?.turns.as_ref()?.region;
-        if !self.is_steady(region, register) || !matches!(self.kept_of(register), Kept::Vectors(_))
-        {
+    /// What is known of a register of the region that is lowered, if groups take that.
+    fn answer(&mut self, register: RegId, question: Question) -> Option<Value> {
+        if !self.is_steady_here(register) || !matches!(self.kept_of(register), Kept::Vectors(_)) {
             return None;
         }
-        let wide = self.is_wide();
-        let is_it = |told: &&Told| (told.register, told.fact, told.wide) == (register, fact, wide);
-        let known = self.columns(region)?.told.iter().find(is_it);
+        let (region, wide) = (self.turns().region, self.is_wide());
+        let is_it = |answer: &&Answer| {
+            (answer.register, answer.question, answer.wide) == (register, question, wide)
+        };
+        let known = self.columns(region)?.answers.iter().find(is_it);
         let variable = match known {
-            Some(told) => told.variable,
+            Some(answer) => answer.variable,
             None => {
-                let variable = self.b.declare_var(match fact {
-                    Fact::Bits => types::I32,
-                    Fact::Differs => types::I8,
+                let variable = self.b.declare_var(match question {
+                    Question::Bits => types::I32,
+                    Question::Differs => types::I8,
                 });
-                let told = Told {
+                let columns = self.turns().columns[region].as_mut();
+                columns?.answers.push(Answer {
                     register,
-                    fact,
+                    question,
                     wide,
                     variable,
-                };
-                let columns = self.turns().columns[region].as_mut();
-                columns?.told.push(told);
+                });
                 variable
             }
         };
         Some(self.b.use_var(variable))
     }
 
-    /// The same, as it is computed.
-    fn fact(&mut self, register: RegId, fact: Fact) -> Value {
-        match fact {
-            Fact::Bits => {
+    fn work_out(&mut self, register: RegId, question: Question) -> Value {
+        match question {
+            Question::Bits => {
                 let mask = self.predicate_mask(register);
                 self.threads_in(&mask)
             }
-            Fact::Differs => self.differs(register, 1),
+            Question::Differs => self.differs(register, 1),
         }
     }
 
     /// A bit for each thread, of a predicate that is computed once for each column of the region.
     pub(super) fn column_bits(&mut self, register: RegId) -> Option<Value> {
-        self.told(register, Fact::Bits)
+        self.answer(register, Question::Bits)
     }
 
     /// Whether words do not count up by 1 from thread to thread: of a register that the step's
@@ -434,6 +434,6 @@ impl Lower<'_> {
             (false, true) => *a,
             _ => return None,
         };
-        self.told(varies, Fact::Differs)
+        self.answer(varies, Question::Differs)
     }
 }

@@ -37,7 +37,6 @@ use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
 use crate::jit::lower::function::slot;
-use crate::jit::program::Step;
 use crate::jit::spmd::{Class, Exit, Target, WIDEST, WIDTH, Wide};
 
 /// What the wide form needs, while a function is lowered.
@@ -525,18 +524,11 @@ impl Lower<'_> {
     /// Takes the predicates that a wide group loads and does not write once more, as bits: most
     /// often, all that is asked of one is who goes by a branch.
     fn take_bits(&mut self, region: usize, loads: &[RegId]) {
-        let body = self.body;
-        let steps = self.steps_of(region);
-        let written = |register: &RegId| {
-            steps.iter().any(|at| match &body.steps[*at] {
-                Step::Instruction(step) => step.writes.contains(register),
-                Step::Label(_) => false,
-            })
-        };
+        let writes = self.writes_of(region);
         let mut taken = HashMap::new();
         for (register, place) in self.places_of(loads) {
             let vectors = matches!(self.kept_of(register), Kept::Vectors(_));
-            if !vectors || !self.is_predicate(register) || written(&register) {
+            if !vectors || !self.is_predicate(register) || writes.contains(&register) {
                 continue;
             }
             let at = self.lane_address(types::I8);
