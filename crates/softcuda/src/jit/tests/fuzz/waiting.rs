@@ -250,12 +250,23 @@ impl Writer<'_> {
                 setp.gt.s32 %q, %t, 0; @%q bra I{n};"
             ),
         };
-        self.line(&format!(
-            ".reg .b32 %a{n}, %b{n}, %d{n}, %e{n}, %f{n}; mov.u32 %x{n}, %tid.x;
+        let compute = format!(
+            "mov.u32 %x{n}, %tid.x;
             mad.lo.u32 %a{n}, %x{n}, {factor}, {more}; shr.u32 %b{n}, %a{n}, {shift};
             sub.s32 %m{n}, %x{n}, {low}; max.s32 %d{n}, %m{n}, 0; min.s32 %e{n}, %d{n}, {high};
             setp.{compare} %p{n}, %{tested}{n}, {than}; {what}"
+        );
+        self.line(&format!(
+            ".reg .b32 %a{n}, %b{n}, %d{n}, %e{n}, %f{n}, %i{n};"
         ));
+        match self.random.below(3) {
+            // In a loop that each leaves when it likes.
+            0 => self.line(&format!(
+                "and.b32 %i{n}, {a}, 3; J{n}: {compute} sub.u32 %i{n}, %i{n}, 1;
+                setp.gt.s32 %q, %i{n}, 0; @%q bra J{n};"
+            )),
+            _ => self.line(&compute),
+        }
     }
 
     /// What tensor cores do for a warp. It works on the warp's own part of shared memory alone, so
