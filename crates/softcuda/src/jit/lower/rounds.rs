@@ -339,6 +339,7 @@ impl Lower<'_> {
                 stride: Tile::stride(self.unit.kept).expect("a unit keeps no more than fits"),
                 regions: self.region_blocks(count),
                 columns: vec![None; count],
+                common: slot(&mut self.b, 0),
                 tables: [0; 2].map(|_| Table::new(&mut self.b, has_columns)),
                 region: 0,
                 all: self.b.declare_var(types::I32),

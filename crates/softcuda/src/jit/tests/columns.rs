@@ -132,6 +132,27 @@ fn behind_other_regions() {
     ));
 }
 
+/// Wide groups that give up leave something where what the block has in common was kept.
+#[test]
+fn for_wide_groups_that_give_up() {
+    for guard in [
+        "setp.ne.s32 %p1, %r1, %r1;",
+        "setp.gt.s32 %p1, %r30, 0;",
+        "setp.gt.s32 %p1, %r1, 20;",
+    ] {
+        for start in [0, 3] {
+            in_all_shapes(&format!(
+                "mov.u32 %r7, %ctaid.x; add.u32 %r7, %r7, 5; add.u32 %r20, %r1, 1; bar.sync 0;
+                and.b32 %r15, %r1, 1; mov.u32 %r21, {start}; and.b32 %r15, %r35, 3;
+                max.s32 %r8, %r1, %r7; xor.b32 %r11, %r8, %r7; mul.lo.u32 %r12, %r11, %r8; {guard}
+                turn: @%p1 add.u32 %r21, %r21, %r30; sub.s32 %r15, %r15, 1;
+                setp.gt.s32 %p3, %r15, 0; @%p3 bra turn; add.u32 %r20, %r20, %r12;
+                xor.b32 %r9, %r20, %r21;"
+            ));
+        }
+    }
+}
+
 /// What a thread has if it has written nothing yet.
 #[test]
 fn written_under_a_branch() {

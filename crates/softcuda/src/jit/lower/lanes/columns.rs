@@ -183,10 +183,19 @@ impl Lower<'_> {
         self.turns().tables[wide]
     }
 
-    /// No column has an entry of the tables.
+    /// No column has an entry of the tables. What their entries are computed from goes where it
+    /// stays while the region is done: in the tiles, what groups leave for each other may take its
+    /// place.
     pub(super) fn forget_columns(&mut self, region: usize) {
-        if !self.has_columns(region) {
+        let Some(columns) = self.columns(region) else {
             return;
+        };
+        let (of_block, common) = (columns.of_block.clone(), self.turns().common);
+        let size = &mut self.b.func.sized_stack_slots[common].size;
+        *size = (*size).max(16 * of_block.len() as u32);
+        for (at, register) in (0..).step_by(16).zip(of_block) {
+            let value = self.held_of_block(register);
+            self.b.ins().stack_store(value, common, at);
         }
         let nobody = self.b.ins().iconst(types::I32, NOBODY);
         let [narrow, wide] = self.turns().tables;
@@ -216,7 +225,7 @@ impl Lower<'_> {
         let (lane, place) = (self.b.block_params(head)[0], self.b.block_params(head)[1]);
         self.begin_group(lane);
         let goes = self.b.create_block();
-        self.find_column(region, goes, of_block);
+        self.find_column(region, goes);
         self.b.switch_to_block(goes);
         let mut loads = loads.to_vec();
         loads.retain(|register| !self.is_steady(region, *register));
@@ -228,7 +237,7 @@ impl Lower<'_> {
     /// Takes what a group has in common with others of its column from the table; first puts it
     /// there, if that is not done. The builder is where the group has begun; goes on at `goes`. What
     /// follows is lowered before, so that it is known what groups ask.
-    pub(super) fn find_column(&mut self, region: usize, goes: Block, of_block: &[(RegId, Value)]) {
+    pub(super) fn find_column(&mut self, region: usize, goes: Block) {
         let Some(columns) = self.columns(region).cloned() else {
             return;
         };
@@ -253,13 +262,11 @@ impl Lower<'_> {
         self.b.switch_to_block(computes);
         self.set_form(Form::Once);
         self.group = None;
-        match self.may_part(region) {
-            true => self.take_kept(&columns.of_block),
-            false => {
-                for (register, value) in of_block {
-                    self.put_all(*register, *value);
-                }
-            }
+        let common = self.turns().common;
+        for (at, register) in (0..).step_by(16).zip(&columns.of_block) {
+            let ty = self.register_types[register.0 as usize];
+            let value = self.b.ins().stack_load(ty, common, at);
+            self.put_all(*register, value);
         }
         for at in &columns.steps {
             self.step = *at as u32;

@@ -86,6 +86,8 @@ pub(in crate::jit::lower) struct Turns {
     /// from the first, and wide ones from the second.
     pub columns: Vec<Option<Columns>>,
     pub tables: [Table; 2],
+    /// In the native stack, what such a region takes that is the same in all threads of the block.
+    pub common: ir::StackSlot,
     /// The region that is lowered.
     pub region: usize,
     /// Of the branch that ends the region, for the groups so far: bits of threads that all take,

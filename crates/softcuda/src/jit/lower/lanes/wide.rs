@@ -444,7 +444,7 @@ impl Lower<'_> {
         self.lower_wide_steps(region);
         if self.has_columns(region) {
             self.b.switch_to_block(finds);
-            self.find_column(region, goes, of_block);
+            self.find_column(region, goes);
         }
 
         self.b.switch_to_block(blocks.leave);
