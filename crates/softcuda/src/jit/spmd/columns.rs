@@ -24,7 +24,7 @@ pub(crate) struct Column {
 
 /// The least steps in vectors that are worth a look at the table, and the most registers in it.
 const LEAST: usize = 3;
-const MOST: usize = 32;
+const MOST: usize = 48;
 
 /// What is known of a body.
 pub(super) struct Judge<'a> {
