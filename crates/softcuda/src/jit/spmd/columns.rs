@@ -1,5 +1,5 @@
-//! What groups of one column of a block have in common: what hangs on `%tid.x` alone, of the numbers
-//! of threads. Where a block has rows, that is computed once for each column of a region.
+//! What groups of one column of a block have in common: of threads' numbers, it hangs on `%tid.x`
+//! alone. Where a block has rows, that is computed once for each column of a region.
 
 use super::facts::Facts;
 use super::teams::Teams;

@@ -26,8 +26,8 @@
 //! run through one after the other, and the block goes on to the next. Short regions, and short
 //! bodies in which no thread waits, have a second form for [`Wide`] groups; where lanes part by
 //! their numbers in the warp, full warps go [straight](straight) through a region. Through some
-//! loops over memory groups go in step, see [`Pace`]. What groups of one column of the block have in
-//! common is computed once for each, see [`Column`].
+//! loops over memory groups go in step, see [`Pace`]. What groups of one column of the block have
+//! in common is computed once for each, see [`Column`].
 //!
 //! Where no thread waits, whole ranges of blocks go in step through a loop over the grid, see
 //! [`Passes`].

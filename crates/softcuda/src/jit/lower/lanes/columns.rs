@@ -235,8 +235,8 @@ impl Lower<'_> {
     }
 
     /// Takes what a group has in common with others of its column from the table; first puts it
-    /// there, if that is not done. The builder is where the group has begun; goes on at `goes`. What
-    /// follows is lowered before, so that it is known what groups ask.
+    /// there, if that is not done. The builder is where the group has begun; goes on at `goes`. The
+    /// code behind that is lowered before, so that it is known what groups ask.
     pub(super) fn find_column(&mut self, region: usize, goes: Block) {
         let Some(columns) = self.columns(region).cloned() else {
             return;
