@@ -31,12 +31,8 @@ impl Lower<'_> {
             return None;
         }
         let Elements { less, count } = self.elements(low, access)?;
-        // As the address has it: no more instructions are needed for that then.
         let index = self.read(&Arg::Reg(index), Type::B32);
-        let index = match signed {
-            true => self.b.ins().sextend(types::I64, index),
-            false => self.b.ins().uextend(types::I64, index),
-        };
+        let index = self.extended_index(index, signed);
         let index = match less {
             0 => index,
             less => self.b.ins().iadd_imm(index, -less),
@@ -78,10 +74,38 @@ impl Lower<'_> {
         let Elements { less, count } = self.elements_at(low, access)?;
         let element = *self.runs.elements.get(&self.step)?;
         let param = *self.steady.pointers.get(&element.array)?;
+        let array = self.array(param);
+        (less == 0).then_some((array, element.by, count))
+    }
+
+    /// Where the element lies that this step's accesses are relative to, if this is its index.
+    pub(super) fn element_at(&mut self, index: Value) -> Option<Value> {
+        let Element {
+            array, by, signed, ..
+        } = *self.runs.elements.get(&self.step)?;
+        let param = *self.steady.pointers.get(&array)?;
+        let array = self.array(param);
+        let index = self.extended_index(index, signed);
+        let distance = match by.trailing_zeros() {
+            log2 if by == 1 << log2 => self.b.ins().ishl_imm(index, i64::from(log2)),
+            _ => self.b.ins().imul_imm(index, by),
+        };
+        Some(self.b.ins().iadd(array, distance))
+    }
+
+    /// The array that a parameter points to.
+    fn array(&mut self, param: u32) -> Value {
         let params = self.entry(Entry::Params);
         let flags = MemFlags::trusted().with_readonly().with_can_move();
-        let array = self.b.ins().load(types::I64, flags, params, param as i32);
-        (less == 0).then_some((array, element.by, count))
+        self.b.ins().load(types::I64, flags, params, param as i32)
+    }
+
+    /// As addresses have it: no more instructions are needed for them then.
+    fn extended_index(&mut self, index: Value, signed: bool) -> Value {
+        match signed {
+            true => self.b.ins().sextend(types::I64, index),
+            false => self.b.ins().uextend(types::I64, index),
+        }
     }
 
     /// What the indices of this step's accesses compare with; `None` where no array is known, or

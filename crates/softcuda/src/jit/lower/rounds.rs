@@ -34,7 +34,7 @@ use ptx::ast;
 
 use super::Lower;
 use super::function::{Frame, slot};
-use super::lanes::{Form, InChain, Part, Table, Turns};
+use super::lanes::{Form, InChain, Part, Turns};
 use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
 use crate::grid::rounds::{ENDED, TURN, Wait};
 use crate::grid::warp::{OPERANDS, Tile};
@@ -320,7 +320,6 @@ impl Lower<'_> {
         let vectors = plan.is_some();
         if let Some(plan) = plan {
             let count = plan.heads().count();
-            let has_columns = plan.columns.iter().any(Option::is_some);
             let turns = Turns {
                 enter,
                 lane: self.b.declare_var(types::I64),
@@ -339,8 +338,6 @@ impl Lower<'_> {
                 stride: Tile::stride(self.unit.kept).expect("a unit keeps no more than fits"),
                 regions: self.region_blocks(count),
                 columns: vec![None; count],
-                common: slot(&mut self.b, 0),
-                tables: [0; 2].map(|_| Table::new(&mut self.b, has_columns)),
                 region: 0,
                 all: self.b.declare_var(types::I32),
                 any: self.b.declare_var(types::I32),

@@ -5,7 +5,7 @@ use super::facts::Facts;
 use super::teams::Teams;
 use super::{Regions, Way, wants_all, wide};
 use crate::jit::decode::{RegId, Special};
-use crate::jit::program::{Instruction, Step};
+use crate::jit::program::{Body, Instruction, Step};
 use crate::jit::recompute;
 
 /// What is computed once for each column of a region.
@@ -14,17 +14,42 @@ pub(crate) struct Column {
     /// The steps that do it, in source order: of the region, and of earlier ones.
     pub steps: Vec<usize>,
     /// The registers that groups take instead of doing these steps: no path in the region to a
-    /// reader goes past its step. What is the same in all threads of the block is not among them:
-    /// it may be read when the region is over.
+    /// reader goes past its step.
     pub steady: Vec<RegId>,
-    /// What the steps take that is the same in all threads of the block, and that the region does
-    /// not write.
-    pub of_block: Vec<RegId>,
+    /// Those of them that are the same in all threads of the block, and what the steps take of
+    /// this kind that the region does not write. These may be read when the region is over.
+    pub common: Vec<RegId>,
 }
 
-/// The least steps in vectors that are worth a look at the table, and the most registers in it.
+impl Column {
+    /// Whether groups take a register instead of computing it.
+    pub fn has(&self, register: RegId) -> bool {
+        self.steady.contains(&register) || self.common.contains(&register)
+    }
+
+    /// Whether groups take what a step computes.
+    pub fn does(&self, body: &Body, at: usize) -> bool {
+        self.steps.binary_search(&at).is_ok() && writes_all(body, at, |register| self.has(register))
+    }
+
+    /// Whether one of the steps computes what is the same in all threads of the block.
+    pub fn is_for_all(&self, body: &Body, at: usize) -> bool {
+        writes_all(body, at, |register| self.common.contains(&register))
+    }
+}
+
+fn writes_all(body: &Body, at: usize, known: impl Fn(RegId) -> bool) -> bool {
+    match &body.steps[at] {
+        Step::Instruction(step) => step.writes.iter().all(|register| known(*register)),
+        Step::Label(_) => false,
+    }
+}
+
+/// The least steps in vectors that are worth a look at the table, and the most registers in it, of
+/// one region and of all.
 const LEAST: usize = 3;
 const MOST: usize = 48;
+const MOST_OF_ALL: usize = 160;
 
 /// What is known of a body.
 pub(super) struct Judge<'a> {
@@ -45,6 +70,7 @@ impl Judge<'_> {
         let anywhere = self.steady_anywhere();
         // Those are not kept from region to region.
         let again = recompute::recomputed(self.facts.body, &self.facts.live[0]);
+        let mut left = MOST_OF_ALL;
         let column = |region: usize| {
             let column = self.column(region, &anywhere, &again);
             let here = |at: usize| {
@@ -52,8 +78,13 @@ impl Judge<'_> {
                 self.regions.of[block] == Some(region) && self.facts.ways[at] == Way::Vector
             };
             let vectors = column.steps.iter().filter(|at| here(**at)).count();
-            let pays = vectors >= LEAST || wants_all() && !column.steady.is_empty();
-            (pays && column.steady.len() <= MOST).then_some(column)
+            let pays = vectors >= LEAST || wants_all() && !column.steps.is_empty();
+            let count = column.steady.len() + column.common.len();
+            let fits = column.steady.len() <= MOST && count <= left;
+            (pays && fits).then(|| {
+                left -= count;
+                column
+            })
         };
         (0..count).map(column).collect()
     }
@@ -117,9 +148,20 @@ impl Judge<'_> {
         };
         let mut column = Column::default();
         let mut from_before: Vec<RegId> = vec![];
+        let add = |column: &mut Column, register: RegId| {
+            let same = self.teams.is_same(register);
+            let list = if same {
+                &mut column.common
+            } else {
+                &mut column.steady
+            };
+            if !list.contains(&register) {
+                list.push(register);
+            }
+        };
         for register in &of_region.loads {
-            if anywhere_is(register) && !self.teams.is_same(*register) {
-                column.steady.push(*register);
+            if anywhere_is(register) {
+                add(&mut column, *register);
                 from_before.push(*register);
             }
         }
@@ -138,13 +180,11 @@ impl Judge<'_> {
                 continue;
             }
             here[register.0 as usize] = true;
-            if !column.steady.contains(&register) && !self.teams.is_same(register) {
-                column.steady.push(register);
-            }
+            add(&mut column, register);
             for read in &step.reads {
                 match read {
                     read if here[read.0 as usize] => {}
-                    read if of_block(read) => column.of_block.push(*read),
+                    read if of_block(read) => add(&mut column, *read),
                     read => from_before.push(*read),
                 }
             }
@@ -155,8 +195,14 @@ impl Judge<'_> {
             .extend(recompute::steps(body, anywhere, &from_before));
         column.steps.sort_unstable();
         column.steps.dedup();
-        column.of_block.sort_unstable_by_key(|register| register.0);
-        column.of_block.dedup();
+        // Steps for columns read what is the same in all threads where it lies for all.
+        for at in column.steps.clone() {
+            if let Step::Instruction(step) = &body.steps[at] {
+                let same = step.writes.iter();
+                let same = same.filter(|register| self.teams.is_same(**register));
+                same.for_each(|register| add(&mut column, *register));
+            }
+        }
         column
     }
 

@@ -153,6 +153,94 @@ fn for_wide_groups_that_give_up() {
     }
 }
 
+/// What all threads have is computed once for each turn: it is read in the next one, behind the
+/// loop, and in threads that go on by themselves.
+#[test]
+fn common_to_the_block() {
+    for parts in ["", "@%p1 bra over;", "@%p3 bra over;"] {
+        in_all_shapes(&format!(
+            "{COLUMN} mov.u32 %r20, 1; mov.u32 %r26, 5; setp.eq.u32 %p3, %row, 1;
+            again: mad.lo.u32 %r21, %r20, 9, %r34; xor.b32 %r22, %r21, %r3; add.u32 %r23, %r22, 7;
+            mad.lo.u32 %r24, %r1, 5, %r23; shr.u32 %r25, %r24, 2; xor.b32 %r27, %r25, %r22; {parts}
+            mad.lo.u32 %r9, %r9, 31, %r27; add.u32 %r9, %r9, %r23; over:
+            mad.lo.u32 %r9, %r9, 31, %r26; add.u32 %r9, %r9, %r25; bar.sync 0;
+            mov.u32 %r26, %r23; mad.lo.u32 %r9, %r9, 3, %r22;
+            add.u32 %r20, %r20, 3; setp.lt.u32 %p4, %r20, 10; @%p4 bra again;
+            mad.lo.u32 %r9, %r9, 31, %r22; bar.sync 0; mad.lo.u32 %r10, %r1, %r1, %r23;
+            xor.b32 %r11, %r10, %r26; mad.lo.u32 %r12, %r11, %r10, %r1;
+            mad.lo.u32 %r9, %r9, 31, %r12; add.u32 %r9, %r9, %r26;"
+        ));
+    }
+}
+
+/// Predicates that follow from columns and from what all threads of a group have, which is written
+/// again before they are asked for.
+#[test]
+fn predicates_of_both() {
+    for logic in [
+        "or.pred %p5, %p1, %p3; or.pred %p6, %p5, %p2;",
+        "and.pred %p5, %p1, %p3; or.pred %p6, %p2, %p5;",
+        "not.pred %p5, %p2; and.pred %p6, %p5, %p3;",
+        "or.pred %p5, %p1, %p3; setp.eq.u32 %p3, %row, 0; or.pred %p6, %p5, %p3;",
+        "or.pred %p5, %p1, %p3; setp.eq.u32 %p3, %row, 0; and.pred %p6, %p2, %p3;
+        or.pred %p6, %p6, %p5;",
+        "or.pred %p6, %p2, %p3; @%p1 setp.eq.u32 %p6, %row, 0;",
+        "xor.pred %p5, %p1, %p2; or.pred %p6, %p5, %p3;",
+        "or.pred %p6, %p1, %p3; not.pred %p6, %p6; and.pred %p6, %p6, %p2;",
+    ] {
+        for (some, rest) in [
+            ("@%p6 bra over;", ""),
+            ("@!%p6 bra over;", ""),
+            ("@%p6 bra end;", "end:"),
+            ("@!%p6 mad.lo.u32 %r9, %r7, 3, %r8;", ""),
+        ] {
+            in_all_shapes(&format!(
+                "{COLUMN} bar.sync 0; setp.gt.u32 %p3, %row, 1; {logic} {some}
+                mad.lo.u32 %r9, %r9, 31, %r7; add.u32 %r9, %r9, %r4; over: bar.sync 0;
+                mad.lo.u32 %r9, %r9, 31, %r6; add.u32 %r9, %r9, %r8; {rest}"
+            ));
+        }
+    }
+}
+
+/// Threads of the branch that go on one by one do what it has led to.
+#[test]
+fn predicates_of_both_one_by_one() {
+    in_all_shapes(&format!(
+        "{COLUMN} bar.sync 0; setp.gt.u32 %p3, %row, 1; or.pred %p5, %p1, %p3;
+        and.b32 %r13, %r35, 3; @%p5 bra over;
+        turn: mul.wide.u32 %rd4, %r13, 4; add.s64 %rd5, %rd2, %rd4;
+        ld.global.u32 %r14, [%rd5]; mul.wide.u32 %rd6, %r14, 0; add.s64 %rd7, %rd5, %rd6;
+        ld.global.u32 %r15, [%rd7+4]; mad.lo.u32 %r9, %r9, 31, %r15;
+        add.u32 %r13, %r13, 1; setp.lt.u32 %p5, %r13, 7; @%p5 bra turn;
+        over: mad.lo.u32 %r9, %r9, 31, %r7; selp.u32 %r16, %r4, %r6, %p5; xor.b32 %r9, %r9, %r16;"
+    ));
+}
+
+/// What is added to an index is another thing where memory is accessed.
+#[test]
+fn rows_at_an_index_that_is_no_more() {
+    for (between, more) in [
+        ("", ""),
+        ("add.u32 %r12, %r12, 1;", ""),
+        ("", "add.u32 %r12, %r12, 1;"),
+        ("", "mov.u32 %r13, %r12;"),
+        ("add.s32 %r13, %r13, %r12;", ""),
+    ] {
+        for (wide, offset) in [("s32", "+4"), ("u32", "+4"), ("s32", "+-4"), ("s32", "")] {
+            in_all_shapes(&format!(
+                "{COLUMN} bar.sync 0; and.b32 %r12, %row, 3; add.u32 %r12, %r12, 1;
+                add.s32 %r13, %r4, %r12; {between} mul.wide.{wide} %rd4, %r13, 4; {more}
+                add.s64 %rd5, %rd2, %rd4; ld.global.u32 %r14, [%rd5{offset}];
+                mad.lo.u32 %r9, %r14, 31, %r13; add.u32 %r9, %r9, %r12;
+                @%p1 bra over; add.s32 %r15, %r12, %r4; mul.wide.{wide} %rd6, %r15, 4; {more}
+                add.s64 %rd7, %rd2, %rd6; ld.global.u32 %r16, [%rd7{offset}];
+                mad.lo.u32 %r9, %r9, 31, %r16; over:"
+            ));
+        }
+    }
+}
+
 /// What a thread has if it has written nothing yet.
 #[test]
 fn written_under_a_branch() {

@@ -8,11 +8,11 @@ use ptx::ast::Type;
 use super::Form;
 use crate::jit::decode::{Arg, Comparison, Flow, Logic, RegId};
 use crate::jit::lower::Lower;
-use crate::jit::program::Step;
+use crate::jit::program::{Body, Instruction, Step};
 use crate::jit::spmd::{Class, compared};
 
 /// The most predicates from which follows what is certain.
-const MOST_COMBINED: usize = 12;
+pub(super) const MOST_COMBINED: usize = 12;
 
 /// Of which threads it is asked, from the group's first on.
 #[derive(Clone, Copy)]
@@ -28,6 +28,29 @@ pub(super) struct Agreement {
     pub none: Option<[Value; 2]>,
     /// It holds in all.
     pub all: Option<[Value; 2]>,
+}
+
+/// The step that writes a register for all threads, before `at` with nothing but straight steps
+/// between, whose registers are added to `written`.
+pub(super) fn written_before<'a>(
+    body: &'a Body,
+    at: usize,
+    register: RegId,
+    written: &mut Vec<RegId>,
+) -> Option<(usize, &'a Instruction)> {
+    for (at, step) in body.steps[..at].iter().enumerate().rev() {
+        let Step::Instruction(step) = step else {
+            return None;
+        };
+        if step.operation.flow() != Flow::Next || step.operation.waits() {
+            return None;
+        }
+        if step.writes.contains(&register) {
+            return step.guard.is_none().then_some((at, step));
+        }
+        written.extend(&step.writes);
+    }
+    None
 }
 
 impl Lower<'_> {
@@ -78,55 +101,39 @@ impl Lower<'_> {
                 false => self.b.ins().bxor_imm(value, 1),
             });
         }
-        let body = self.body;
-        for (at, step) in body.steps[..at].iter().enumerate().rev() {
-            let Step::Instruction(step) = step else {
-                return None;
+        let (at, step) = written_before(self.body, at, guard, &mut written)?;
+        if let Some(comparison) = step.operation.comparison() {
+            let stays = |arg: &Arg| match arg {
+                Arg::Reg(id) => !written.contains(id),
+                arg => matches!(arg, Arg::Imm(_)),
             };
-            if step.operation.flow() != Flow::Next || step.operation.waits() {
-                return None;
-            }
-            if !step.writes.contains(&guard) {
-                written.extend(&step.writes);
-                continue;
-            }
-            if step.guard.is_some() {
+            if !stays(comparison.a) || !stays(comparison.b) {
                 return None;
             }
-            if let Some(comparison) = step.operation.comparison() {
-                let stays = |arg: &Arg| match arg {
-                    Arg::Reg(id) => !written.contains(id),
-                    arg => matches!(arg, Arg::Imm(_)),
-                };
-                if !stays(comparison.a) || !stays(comparison.b) {
-                    return None;
-                }
-                let threads = Threads::Known(self.width() as i64);
-                let agreement = self.agreement_on(threads, comparison)?;
-                let told = if wanted {
-                    agreement.all
-                } else {
-                    agreement.none
-                };
-                let [first, second] = told?;
-                return Some(self.b.ins().band(first, second));
-            }
-            written.extend(&step.writes);
-            let (a, b, all) = match step.operation.logic()? {
-                Logic::Not(a) => return self.certain_before(at, written, a, !wanted, left),
-                Logic::Both(a, b) => (a, b, wanted),
-                Logic::Either(a, b) => (a, b, !wanted),
+            let threads = Threads::Known(self.width() as i64);
+            let agreement = self.agreement_on(threads, comparison)?;
+            let told = if wanted {
+                agreement.all
+            } else {
+                agreement.none
             };
-            let first = self.certain_before(at, written.clone(), a, wanted, left);
-            let second = self.certain_before(at, written, b, wanted, left);
-            return match (first, second) {
-                (Some(first), Some(second)) if all => Some(self.b.ins().band(first, second)),
-                (Some(first), Some(second)) => Some(self.b.ins().bor(first, second)),
-                (one, other) if !all => one.or(other),
-                _ => None,
-            };
+            let [first, second] = told?;
+            return Some(self.b.ins().band(first, second));
         }
-        None
+        written.extend(&step.writes);
+        let (a, b, all) = match step.operation.logic()? {
+            Logic::Not(a) => return self.certain_before(at, written, a, !wanted, left),
+            Logic::Both(a, b) => (a, b, wanted),
+            Logic::Either(a, b) => (a, b, !wanted),
+        };
+        let first = self.certain_before(at, written.clone(), a, wanted, left);
+        let second = self.certain_before(at, written, b, wanted, left);
+        match (first, second) {
+            (Some(first), Some(second)) if all => Some(self.b.ins().band(first, second)),
+            (Some(first), Some(second)) => Some(self.b.ins().bor(first, second)),
+            (one, other) if !all => one.or(other),
+            _ => None,
+        }
     }
 
     /// Whether the threads agree on a comparison.

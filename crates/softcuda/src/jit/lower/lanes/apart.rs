@@ -44,7 +44,7 @@ impl Lower<'_> {
         let every = self.every_bit();
         let (bits, begins) = match branch.guard {
             Some((guard, negated)) if [taken, falls].contains(&apart.join) => {
-                let bits = self.mask_bits(guard);
+                let bits = self.mask_bits(at, guard);
                 let holds = (taken == apart.join) == negated;
                 let bits = match holds {
                     true => bits,
@@ -110,7 +110,7 @@ impl Lower<'_> {
         self.b.ins().jump(goes, &[]);
         if let (Some(retreat), Some((guard, _))) = (retreat, branch.guard) {
             self.enter(retreat);
-            let bits = self.mask_bits(guard);
+            let bits = self.mask_bits(at, guard);
             self.part_at_branch(at, branch, bits);
         }
     }

@@ -13,51 +13,41 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
-use cranelift_frontend::{FunctionBuilder, Switch, Variable};
+use cranelift_frontend::{Switch, Variable};
+use ptx::ast::Type;
 
-use super::{Form, Kept, Landing};
-use crate::jit::decode::{Arg, RegId};
+use super::agreement::{MOST_COMBINED, written_before};
+use super::{Form, Kept, Landing, Turns, little_endian};
+use crate::jit::decode::{Arg, Logic, RegId};
 use crate::jit::lower::function::slot;
 use crate::jit::lower::{Lower, Term};
-use crate::jit::program::Step;
-use crate::jit::spmd::Column;
+use crate::jit::spmd::{Class, Column};
 
 /// Entries of the table.
 const ENTRIES: i64 = 8;
-/// Bytes in its index for each: which column has it, and where it lies.
-const IN_INDEX: i64 = 16;
-const ADDRESS: i32 = 8;
 /// No column's first `%tid.x`.
 const NOBODY: i64 = -1;
 
-/// The table of the columns of groups, or of wide ones.
-#[derive(Clone, Copy)]
-pub(in crate::jit::lower) struct Table {
-    index: ir::StackSlot,
-    values: ir::StackSlot,
-}
-
-impl Table {
-    /// Without room, where nothing is `used`.
-    pub fn new(b: &mut FunctionBuilder<'_>, used: bool) -> Table {
-        let index = if used { ENTRIES * IN_INDEX } else { 0 };
-        Table {
-            index: slot(b, index as u64),
-            values: slot(b, 0),
-        }
-    }
-}
+/// What a region has in the native stack: its own address, which is loaded so that nothing is taken
+/// from there before it is put there; the addresses of the values of groups' columns, and of those
+/// of wide ones; for each entry of either which column has it and where its values lie; and the
+/// registers that are the same in all threads of the block.
+const VALUES: [i32; 2] = [8, 16];
+const INDEX: [i32; 2] = [32, 32 + (IN_INDEX * ENTRIES) as i32];
+const IN_INDEX: i64 = 16;
+const ADDRESS: i32 = 8;
+const COMMON: i32 = INDEX[1] + (IN_INDEX * ENTRIES) as i32;
 
 /// What a region needs whose groups have something in common.
 #[derive(Clone)]
 pub(in crate::jit::lower) struct Columns {
     /// Where a group begins or goes on: takes its first lane and the number of a [`Place`].
     head: Block,
-    /// The steps that are done once, and the registers that groups take instead.
-    steps: Vec<usize>,
-    steady: Vec<RegId>,
-    /// What the steps take that is the same in all threads of the block.
-    of_block: Vec<RegId>,
+    column: Column,
+    frame: ir::StackSlot,
+    /// What the entries hold: of groups, and of wide ones. What is computed from registers that are
+    /// the same in all threads may be sunk past the region, so no other has its own there.
+    values: [ir::StackSlot; 2],
     /// What groups take from the tile and the region does not write.
     taken: Vec<RegId>,
     /// What groups ask of `steady` registers: that is answered once, too.
@@ -79,6 +69,8 @@ enum Question {
     Bits,
     /// Of words: whether they do not count up by 1 from thread to thread.
     Differs,
+    /// Of words: the first thread's.
+    First,
 }
 
 /// Where a group goes on that does not begin the region.
@@ -91,9 +83,12 @@ pub(super) enum Place {
 }
 
 impl Lower<'_> {
+    fn turns_here(&self) -> Option<&Turns> {
+        self.lanes.as_ref()?.turns.as_ref()
+    }
+
     fn columns(&self, region: usize) -> Option<&Columns> {
-        let turns = self.lanes.as_ref()?.turns.as_ref()?;
-        turns.columns[region].as_ref()
+        self.turns_here()?.columns[region].as_ref()
     }
 
     /// Whether groups of a region take what they have in common from a table.
@@ -103,28 +98,21 @@ impl Lower<'_> {
 
     /// Whether groups of the region that is lowered take what a step of it computes.
     pub(super) fn is_done_before(&self, at: usize) -> bool {
-        let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
-        let columns = turns.and_then(|turns| turns.columns[turns.region].as_ref());
-        let takes = |columns: &Columns| match &self.body.steps[at] {
-            Step::Instruction(step) => {
-                let mut writes = step.writes.iter();
-                columns.steps.binary_search(&at).is_ok()
-                    && writes.all(|register| columns.steady.contains(register))
-            }
-            Step::Label(_) => false,
-        };
-        columns.is_some_and(takes)
+        let columns = self
+            .turns_here()
+            .and_then(|turns| self.columns(turns.region));
+        columns.is_some_and(|columns| columns.column.does(self.body, at))
     }
 
-    /// Whether a register is computed once for each column of a region.
+    /// Whether a register is computed once for each column of a region, or once for all.
     pub(super) fn is_steady(&self, region: usize, register: RegId) -> bool {
         let columns = self.columns(region);
-        columns.is_some_and(|columns| columns.steady.contains(&register))
+        columns.is_some_and(|columns| columns.column.has(register))
     }
 
     /// The same of the region that is lowered.
     pub(super) fn is_steady_here(&self, register: RegId) -> bool {
-        let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
+        let turns = self.turns_here();
         turns.is_some_and(|turns| self.is_steady(turns.region, register))
     }
 
@@ -157,53 +145,64 @@ impl Lower<'_> {
         self.b.append_block_param(head, types::I64);
         self.b.append_block_param(head, types::I32);
         let column = self.lanes().plan.columns[region].clone();
-        let Column {
-            steps,
-            steady,
-            of_block,
-        } = column.expect("the plan has found something");
+        let column = column.expect("the plan has found something");
         let mut taken = self.a_region(region).loads.clone();
         if !self.may_part(region) {
             self.take_out_of_block(&mut taken);
         }
         let written = self.writes_of(region);
-        taken.retain(|register| !steady.contains(register) && !written.contains(register));
+        taken.retain(|register| !column.has(*register) && !written.contains(register));
         Columns {
             head,
-            steps,
-            steady,
-            of_block,
+            frame: slot(&mut self.b, COMMON as u64 + 16 * column.common.len() as u64),
+            values: [0; 2].map(|size| slot(&mut self.b, size)),
+            column,
             taken,
             answers: vec![],
         }
     }
 
-    fn table(&mut self) -> Table {
-        let wide = usize::from(self.is_wide());
-        self.turns().tables[wide]
-    }
-
-    /// No column has an entry of the tables. What their entries are computed from goes where it
-    /// stays while the region is done: in the tiles, what groups leave for each other may take its
-    /// place.
+    /// No column has an entry of the table; what all groups have in common is computed.
     pub(super) fn forget_columns(&mut self, region: usize) {
-        let Some(columns) = self.columns(region) else {
+        let columns = self.columns(region).cloned();
+        let Some(Columns {
+            column,
+            frame,
+            values,
+            ..
+        }) = columns
+        else {
             return;
         };
-        let (of_block, common) = (columns.of_block.clone(), self.turns().common);
-        let size = &mut self.b.func.sized_stack_slots[common].size;
-        *size = (*size).max(16 * of_block.len() as u32);
-        for (at, register) in (0..).step_by(16).zip(of_block) {
-            let value = self.held_of_block(register);
-            self.b.ins().stack_store(value, common, at);
+        self.set_form(Form::Once);
+        self.group = None;
+        self.do_steps(&column, true);
+        for (slot, at) in [(frame, 0), (values[0], VALUES[0]), (values[1], VALUES[1])] {
+            let address = self.b.ins().stack_addr(types::I64, slot, 0);
+            // Of another type, so that the load is not replaced by what is stored.
+            let address = self.b.ins().bitcast(types::F64, little_endian(), address);
+            self.b.ins().stack_store(address, frame, at);
+        }
+        for (at, register) in (COMMON..).step_by(16).zip(&column.common) {
+            let value = self.held_of_block(*register);
+            self.b.ins().stack_store(value, frame, at);
         }
         let nobody = self.b.ins().iconst(types::I32, NOBODY);
-        let [narrow, wide] = self.turns().tables;
-        let wide = self.has_wide(region).then_some(wide);
-        for Table { index, .. } in std::iter::once(narrow).chain(wide) {
+        let indices = if self.has_wide(region) { 2 } else { 1 };
+        for index in &INDEX[..indices] {
             for entry in 0..ENTRIES {
-                let at = (IN_INDEX * entry) as i32;
-                self.b.ins().stack_store(nobody, index, at);
+                let at = index + (IN_INDEX * entry) as i32;
+                self.b.ins().stack_store(nobody, frame, at);
+            }
+        }
+    }
+
+    /// Does those steps of a column that are for all, or the others.
+    fn do_steps(&mut self, column: &Column, for_all: bool) {
+        for at in &column.steps {
+            if column.is_for_all(self.body, *at) == for_all {
+                self.step = *at as u32;
+                self.group_step_again(*at);
             }
         }
     }
@@ -241,7 +240,8 @@ impl Lower<'_> {
         let Some(columns) = self.columns(region).cloned() else {
             return;
         };
-        let (flags, table) = (MemFlags::trusted(), self.table());
+        let flags = MemFlags::trusted();
+        let frame = self.b.ins().stack_load(types::I64, columns.frame, 0);
         let x = self.lanes().first;
         let x = self.b.use_var(x);
         // The next columns have the next entries.
@@ -252,9 +252,10 @@ impl Lower<'_> {
         };
         let at = self.b.ins().band_imm(at, (ENTRIES - 1) * IN_INDEX);
         let at = self.b.ins().uextend(types::I64, at);
-        let index = self.b.ins().stack_addr(types::I64, table.index, 0);
-        let entry = self.b.ins().iadd(index, at);
-        let whose = self.b.ins().load(types::I32, flags, entry, 0);
+        let entry = self.b.ins().iadd(frame, at);
+        let wide = self.is_wide();
+        let index = INDEX[usize::from(wide)];
+        let whose = self.b.ins().load(types::I32, flags, entry, index);
         let (computes, takes) = (self.b.create_block(), self.b.create_block());
         let is_own = self.b.ins().icmp(IntCC::Equal, whose, x);
         self.b.ins().brif(is_own, takes, &[], computes, &[]);
@@ -262,35 +263,30 @@ impl Lower<'_> {
         self.b.switch_to_block(computes);
         self.set_form(Form::Once);
         self.group = None;
-        let common = self.turns().common;
-        for (at, register) in (0..).step_by(16).zip(&columns.of_block) {
+        for (at, register) in (COMMON..).step_by(16).zip(&columns.column.common) {
             let ty = self.register_types[register.0 as usize];
-            let value = self.b.ins().stack_load(ty, common, at);
+            let value = self.b.ins().load(ty, flags, frame, at);
             self.put_all(*register, value);
         }
-        for at in &columns.steps {
-            self.step = *at as u32;
-            self.group_step_again(*at);
-        }
-        let wide = self.is_wide();
+        self.do_steps(&columns.column, false);
         let mut kept = vec![];
         for answer in columns.answers.iter().filter(|answer| answer.wide == wide) {
             let value = self.work_out(answer.register, answer.question);
             self.b.def_var(answer.variable, value);
             kept.push(answer.variable);
         }
-        for register in &columns.steady {
+        for register in columns.column.steady.iter().chain(&columns.column.common) {
             match self.kept_of(*register) {
                 Kept::One(variable) => kept.push(variable),
                 Kept::Vectors(variables) => kept.extend(variables),
                 Kept::Each(variables) => kept.extend(variables),
             }
         }
-        // All regions share the table: it is as large as the largest needs it.
         let size = 16 * kept.len() as i64;
-        let before = &mut self.b.func.sized_stack_slots[table.values].size;
-        *before = (*before).max((ENTRIES * size) as u32);
-        let values = self.b.ins().stack_addr(types::I64, table.values, 0);
+        let values = columns.values[usize::from(wide)];
+        self.b.func.sized_stack_slots[values].size = (ENTRIES * size) as u32;
+        let at_values = VALUES[usize::from(wide)];
+        let values = self.b.ins().load(types::I64, flags, frame, at_values);
         let distance = self.b.ins().imul_imm(at, size / IN_INDEX);
         let to = self.b.ins().iadd(values, distance);
         let mut types = vec![];
@@ -299,15 +295,15 @@ impl Lower<'_> {
             types.push(self.b.func.dfg.value_type(value));
             self.b.ins().store(flags, value, to, at);
         }
-        self.b.ins().store(flags, to, entry, ADDRESS);
-        self.b.ins().store(flags, x, entry, 0);
+        self.b.ins().store(flags, to, entry, index + ADDRESS);
+        self.b.ins().store(flags, x, entry, index);
         self.b.ins().jump(takes, &[]);
 
         // While the group has this address, what lies there does not change: it is taken where it
         // is needed.
-        self.b.switch_to_block(takes);
-        let from = self.b.ins().load(types::I64, flags, entry, ADDRESS);
         let steady = flags.with_readonly().with_can_move();
+        self.b.switch_to_block(takes);
+        let from = self.b.ins().load(types::I64, flags, entry, index + ADDRESS);
         for ((at, variable), ty) in (0..).step_by(16).zip(kept).zip(types) {
             let value = self.b.ins().load(ty, steady, from, at);
             self.b.def_var(variable, value);
@@ -388,7 +384,7 @@ impl Lower<'_> {
             Some(answer) => answer.variable,
             None => {
                 let variable = self.b.declare_var(match question {
-                    Question::Bits => types::I32,
+                    Question::Bits | Question::First => types::I32,
                     Question::Differs => types::I8,
                 });
                 let columns = self.turns().columns[region].as_mut();
@@ -411,36 +407,94 @@ impl Lower<'_> {
                 self.threads_in(&mask)
             }
             Question::Differs => self.differs(register, 1),
+            Question::First => {
+                self.set_form(Form::Lane(0));
+                let first = self.read(&Arg::Reg(register), Type::B32);
+                self.set_form(Form::Once);
+                first
+            }
         }
     }
 
-    /// A bit for each thread, of a predicate that is computed once for each column of the region.
-    pub(super) fn column_bits(&mut self, register: RegId) -> Option<Value> {
-        self.answer(register, Question::Bits)
+    /// A bit for each thread, of a predicate that is computed once for each column of the region,
+    /// or that follows right before `at` from such and from what is the same in all threads.
+    pub(super) fn column_bits(&mut self, at: usize, register: RegId) -> Option<Value> {
+        let region = self.turns_here()?.region;
+        if !self.has_columns(region) {
+            return None;
+        }
+        let mut left = MOST_COMBINED;
+        self.bits_before(at, vec![], &Arg::Reg(register), &mut left)
     }
 
-    /// Whether words do not count up by 1 from thread to thread: of a register that the step's
-    /// block writes before it, as the sum of one that is computed once for each column and of what
-    /// is the same in all threads.
-    pub(super) fn column_differs(&mut self, register: RegId) -> Option<Value> {
-        let (body, at) = (self.body, self.step as usize);
-        let plan = &self.lanes().plan;
-        let of = &plan.control.graph.block_of;
-        let before = (0..at).rev().take_while(|before| of[*before] == of[at]);
-        let mut writes = before.filter_map(|before| match &body.steps[before] {
-            Step::Instruction(step) => step.writes.contains(&register).then_some(step),
-            Step::Label(_) => None,
-        });
-        let step = writes.next().filter(|step| step.guard.is_none())?;
+    /// The same of an operand of the step at `at`, where these registers have been written since.
+    fn bits_before(
+        &mut self,
+        at: usize,
+        mut written: Vec<RegId>,
+        operand: &Arg,
+        left: &mut usize,
+    ) -> Option<Value> {
+        let Arg::Reg(register) = *operand else {
+            return None;
+        };
+        *left = left.checked_sub(1)?;
+        if let Some(bits) = self.answer(register, Question::Bits) {
+            return Some(bits);
+        }
+        if self.lanes().plan.class(register) != Class::Varying {
+            if written.contains(&register) {
+                return None;
+            }
+            self.set_form(Form::Once);
+            let value = self.read(operand, Type::Pred);
+            let value = self.b.ins().uextend(types::I32, value);
+            let value = self.b.ins().ineg(value);
+            let every = self.every_bit();
+            return Some(self.b.ins().band_imm(value, every));
+        }
+        let (at, step) = written_before(self.body, at, register, &mut written)?;
+        written.extend(&step.writes);
+        let (a, b, both) = match step.operation.logic()? {
+            Logic::Not(a) => {
+                let bits = self.bits_before(at, written, a, left)?;
+                let every = self.every_bit();
+                return Some(self.b.ins().bxor_imm(bits, every));
+            }
+            Logic::Both(a, b) => (a, b, true),
+            Logic::Either(a, b) => (a, b, false),
+        };
+        let a = self.bits_before(at, written.clone(), a, left)?;
+        let b = self.bits_before(at, written, b, left)?;
+        Some(match both {
+            true => self.b.ins().band(a, b),
+            false => self.b.ins().bor(a, b),
+        })
+    }
+
+    /// Whether words do not count up by 1 from thread to thread, and the first of them: of a
+    /// register that is written right before, as the sum of one that is computed once for each
+    /// column and of what is the same in all threads.
+    pub(super) fn column_row(&mut self, register: RegId) -> Option<(Value, Value)> {
+        let mut since = vec![];
+        let (_, step) = written_before(self.body, self.step as usize, register, &mut since)?;
         let Some(Term::Sum(Arg::Reg(a), Arg::Reg(b), 32)) = step.operation.term() else {
             return None;
         };
+        let plan = &self.lanes().plan;
         let same = |register: &RegId| plan.class(*register).stride() == Some(0);
-        let varies = match (same(a), same(b)) {
-            (true, false) => *b,
-            (false, true) => *a,
+        let (varies, same) = match (same(a), same(b)) {
+            (true, false) => (*b, *a),
+            (false, true) => (*a, *b),
             _ => return None,
         };
-        self.answer(varies, Question::Differs)
+        if since.contains(&same) {
+            return None;
+        }
+        let differs = self.answer(varies, Question::Differs)?;
+        let first = self.answer(varies, Question::First)?;
+        self.set_form(Form::Once);
+        let same = self.read(&Arg::Reg(same), Type::B32);
+        Some((differs, self.b.ins().iadd(first, same)))
     }
 }

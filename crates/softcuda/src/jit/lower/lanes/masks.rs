@@ -472,14 +472,14 @@ impl Lower<'_> {
         if !instruction.operation.loads() {
             return None;
         }
-        let (row, each, stride) = self.row_or_each(instruction, &kept)?;
+        let likely = self.row_or_each(instruction, &kept)?;
         let next = self.fresh_block();
-        self.enter(row);
+        self.enter(likely.row);
         let old = self.held_before(instruction, &kept);
-        self.checked_row(instruction, stride);
+        self.checked_row(instruction, &likely);
         self.keep_others(old, mask, bits);
         self.b.ins().jump(next, &[]);
-        self.enter(each);
+        self.enter(likely.each);
         self.each(instruction, Some(bits), kept);
         self.b.ins().jump(next, &[]);
         self.enter(next);

@@ -57,7 +57,6 @@ use crate::jit::program::Step;
 use crate::jit::spmd::{MOST_BLOCKS_LOG2, Plan, WIDEST, WIDTH};
 
 pub(in crate::jit::lower) use chains::InChain;
-pub(in crate::jit::lower) use columns::Table;
 pub(in crate::jit::lower) use regions::{Part, Turns};
 
 /// What the operation being lowered is lowered for.
@@ -132,6 +131,8 @@ pub(in crate::jit::lower) struct Lanes {
     rows: HashMap<u32, Value>,
     /// The accesses of the step are known to be inside of an array.
     pub checked: bool,
+    /// What the first thread is known to have in registers: these need not be read.
+    firsts: SmallVec<[(RegId, Value); 2]>,
     /// Where the range is remembered that all threads' accesses of the step are checked against, if
     /// each has no place of its own for that.
     pub site: Option<u32>,
@@ -449,6 +450,7 @@ impl Lower<'_> {
             slice: Slice::WHOLE,
             rows: HashMap::new(),
             checked: false,
+            firsts: SmallVec::new(),
             site: None,
             aside,
             retreat: None,

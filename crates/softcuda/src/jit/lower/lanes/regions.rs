@@ -24,7 +24,7 @@ use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::{Switch, Variable};
 
 use super::chains::InChain;
-use super::columns::{Columns, Table};
+use super::columns::Columns;
 use super::meetings::Known;
 use super::{AGAIN, FAILED, Form, Lanes};
 use crate::grid::context::{THREAD_STRIDE, Turn};
@@ -82,12 +82,8 @@ pub(in crate::jit::lower) struct Turns {
     pub tiles: Value,
     pub stride: usize,
     pub regions: Vec<RegionBlocks>,
-    /// By region, what its groups [have in common](super::columns), if they take it from a table:
-    /// from the first, and wide ones from the second.
+    /// By region, what its groups [have in common](super::columns), if they take it from a table.
     pub columns: Vec<Option<Columns>>,
-    pub tables: [Table; 2],
-    /// In the native stack, what such a region takes that is the same in all threads of the block.
-    pub common: ir::StackSlot,
     /// The region that is lowered.
     pub region: usize,
     /// Of the branch that ends the region, for the groups so far: bits of threads that all take,
@@ -265,7 +261,7 @@ impl Lower<'_> {
     }
 
     /// Notes which threads of the group take the branch that the region ends with.
-    pub(super) fn decide(&mut self, register: RegId, negated: bool) {
+    pub(super) fn decide(&mut self, at: usize, register: RegId, negated: bool) {
         let region = self.turns().region;
         if self.decides_once(region, register) {
             self.leave_region();
@@ -273,7 +269,7 @@ impl Lower<'_> {
             return self.enter(next);
         }
         let bits = match self.lanes().plan.class(register) {
-            Class::Varying => self.mask_bits(register),
+            Class::Varying => self.mask_bits(at, register),
             _ => {
                 let guard = self.read(&Arg::Reg(register), ptx::ast::Type::Pred);
                 let every = self.every_bit();

@@ -214,6 +214,15 @@ impl Lower<'_> {
         let kept = self.lanes().kept(register).clone();
         let stride = self.lanes().plan.class(register).stride().unwrap_or(0);
         let form = self.form();
+        if let Some((_, first)) = self
+            .lanes()
+            .firsts
+            .iter()
+            .find(|(known, _)| *known == register)
+            && form == Form::Lane(0)
+        {
+            return *first;
+        }
         match (kept, form) {
             (Kept::One(variable), Form::Once | Form::Thread) => self.b.use_var(variable),
             (Kept::One(variable), Form::Lane(lane)) => {

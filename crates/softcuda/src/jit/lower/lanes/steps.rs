@@ -15,6 +15,17 @@ use crate::jit::program::{Instruction, Step};
 use crate::jit::runtime::access::Access;
 use crate::jit::spmd::{Class, Same, WIDTH, Way, in_rows};
 
+/// Accesses that are elements one after the other, if they are as is likely.
+pub(super) struct LikelyRow {
+    /// Where they are, all inside of an array; where they are not.
+    pub row: Block,
+    pub each: Block,
+    /// How far elements are apart.
+    stride: i64,
+    /// The register of indices, and what the first thread has there, where that is known.
+    first: Option<(RegId, Value)>,
+}
+
 impl Lower<'_> {
     pub(super) fn group_step(&mut self, at: usize, instruction: &Instruction) {
         let way = self.lanes().plan.ways[at];
@@ -40,7 +51,7 @@ impl Lower<'_> {
                     self.lanes().mask = None;
                 }
                 _ => {
-                    let bits = self.mask_bits(register);
+                    let bits = self.mask_bits(at, register);
                     let bits = match negated {
                         false => bits,
                         true => self.b.ins().bnot(bits),
@@ -238,44 +249,55 @@ impl Lower<'_> {
     /// Does accesses that are likely a row of elements, where they are. The builder is where they
     /// are not; what is answered is where those of a row are done.
     fn row_of_array(&mut self, instruction: &Instruction) -> Option<Block> {
-        let (row, each, stride) = self.row_or_each(instruction, |_| false)?;
+        let likely = self.row_or_each(instruction, |_| false)?;
         let done = self.fresh_block();
-        self.enter(row);
-        self.checked_row(instruction, stride);
+        self.enter(likely.row);
+        self.checked_row(instruction, &likely);
         self.b.ins().jump(done, &[]);
-        self.enter(each);
+        self.enter(likely.each);
         Some(done)
     }
 
-    /// Where the accesses that are likely elements one after the other are such, all inside of an
-    /// array, where they are not, and how far elements are apart. Fills the builder's block. In
-    /// registers that are `kept`, some threads may have what they had before.
+    /// Asks whether accesses that are likely elements one after the other are such, all inside of an
+    /// array. Fills the builder's block. In registers that are `kept`, some threads may have what
+    /// they had before.
     pub(super) fn row_or_each(
         &mut self,
         instruction: &Instruction,
         kept: impl Fn(&RegId) -> bool,
-    ) -> Option<(Block, Block, i64)> {
+    ) -> Option<LikelyRow> {
         let access = instruction.operation.plain_access()?;
         let (index, stride) = self.likely_elements(instruction)?;
-        self.set_form(Form::Lane(0));
+        let told = match kept(&index) {
+            true => None,
+            false => self.column_row(index),
+        };
+        let first = told.map(|(_, first)| (index, first));
         let all = Access {
             threads: self.width() as u64,
             stride: stride as u64,
             ..Access::one(access.size, access.write)
         };
+        self.lanes().firsts.extend(first);
+        self.set_form(Form::Lane(0));
         let inside = self.inside_array(access.offset, &all);
         self.set_form(Form::Once);
+        self.lanes().firsts.clear();
         let inside = inside?;
-        let told = match kept(&index) {
-            true => None,
-            false => self.column_differs(index),
+        let differs = match told {
+            Some((differs, _)) => differs,
+            None => self.differs(index, 1),
         };
-        let differs = told.unwrap_or_else(|| self.differs(index, 1));
         let (counts, row, each) = (self.fresh_block(), self.fresh_block(), self.fresh_block());
         self.b.ins().brif(differs, each, &[], counts, &[]);
         self.enter(counts);
         self.b.ins().brif(inside, row, &[], each, &[]);
-        Some((row, each, stride))
+        Some(LikelyRow {
+            row,
+            each,
+            stride,
+            first,
+        })
     }
 
     /// The register that the index of an access into an array is in, where it likely counts up by 1
@@ -296,11 +318,19 @@ impl Lower<'_> {
     }
 
     /// Does the accesses of a row that is known to be inside of an array.
-    pub(super) fn checked_row(&mut self, instruction: &Instruction, stride: i64) {
+    pub(super) fn checked_row(&mut self, instruction: &Instruction, likely: &LikelyRow) {
+        if let Some((index, first)) = likely.first
+            && let Some(access) = instruction.operation.plain_access()
+            && let Some(element) = self.element_at(first)
+        {
+            let firsts = [(index, first), (access.base, element)];
+            self.lanes().firsts.extend(firsts);
+        }
         self.set_form(Form::Lane(0));
         self.lanes().checked = true;
-        instruction.operation.lower_row(self, stride);
+        instruction.operation.lower_row(self, likely.stride);
         self.lanes().checked = false;
+        self.lanes().firsts.clear();
         self.set_form(Form::Once);
     }
 
@@ -568,7 +598,7 @@ impl Lower<'_> {
             return self.enter(next);
         };
         if self.decides(block) {
-            return self.decide(register, negated);
+            return self.decide(at, register, negated);
         }
         let apart = self.lanes().plan.apart.get(block).cloned().flatten();
         if let Some(apart) = apart.as_ref().filter(|apart| apart.always) {
@@ -627,7 +657,7 @@ impl Lower<'_> {
             self.b.ins().brif(none, next, &[], unknown, &[]);
             self.enter(unknown);
         }
-        let bits = self.mask_bits(register);
+        let bits = self.mask_bits(at, register);
         let all = self.every_bit();
         let (none, some) = match negated {
             false => (0, all),
@@ -692,10 +722,10 @@ impl Lower<'_> {
         self.part(&blocks, &stands, join);
     }
 
-    /// A bit for each thread of a group, of a predicate that varies.
-    pub(super) fn mask_bits(&mut self, register: RegId) -> Value {
+    /// A bit for each thread of a group, of a predicate that varies, as the step at `at` reads it.
+    pub(super) fn mask_bits(&mut self, at: usize, register: RegId) -> Value {
         let known = self.taken_bits(register);
-        if let Some(bits) = known.or_else(|| self.column_bits(register)) {
+        if let Some(bits) = known.or_else(|| self.column_bits(at, register)) {
             return bits;
         }
         let mask = self.predicate_mask(register);
