@@ -527,6 +527,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// It adds to a number in memory, and gives what was there.
+    fn counts(&self) -> bool {
+        false
+    }
+
     /// It is a compare-and-swap, of what it names.
     fn swap(&self) -> Option<Swap<'_>> {
         None

@@ -42,6 +42,24 @@ impl Lower<'_> {
         {
             return self.checked_symbol(symbol, offset.wrapping_add(more), size, write);
         }
+        let number = self.runs.of_step.get(&self.step);
+        // What is accessed together lies together.
+        let is_first = number.is_none_or(|at| self.runs.runs[*at as usize].first == self.step)
+            && self.group.is_none_or(|at| self.known_base(at).is_none());
+        let address = self.checked_operand(address, space, size, write);
+        if is_first {
+            self.fetch_stream(address, write);
+        }
+        address
+    }
+
+    fn checked_operand(
+        &mut self,
+        address: &Arg,
+        space: Option<Space>,
+        size: u32,
+        write: bool,
+    ) -> Value {
         let ahead = self.lanes.as_ref().map(|lanes| &lanes.ahead);
         if let Some(address) = ahead.and_then(|ahead| ahead.get(&self.step)) {
             return *address;

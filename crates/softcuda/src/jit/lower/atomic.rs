@@ -207,6 +207,10 @@ impl Operation for Atomic {
         self.reach == Reach::Cluster
     }
 
+    fn counts(&self) -> bool {
+        matches!(self.op, Op::Add | Op::Inc) && !self.destinations.is_empty()
+    }
+
     fn swap(&self) -> Option<Swap<'_>> {
         let ([Arg::Reg(old)], [Arg::Reg(expected)]) = (&self.destinations[..], &self.values[..])
         else {

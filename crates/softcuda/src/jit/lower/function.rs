@@ -31,7 +31,7 @@ use crate::jit::decode::{Arg, Flow};
 use crate::jit::layout::align_up;
 use crate::jit::object::Name;
 use crate::jit::program::{Body, Function, Instruction, Place, Step};
-use crate::jit::spmd::{Granted, Plan};
+use crate::jit::spmd::{Granted, Plan, streams_of_threads};
 use crate::jit::waits::mbarrier_waits;
 
 /// How the function is run.
@@ -147,6 +147,7 @@ pub(crate) fn lower(
         runs_checked: vec![false; runs.runs.len()],
         entered: 0,
         steady: Steady::of(body),
+        streams: streams_of_threads(body),
         runs,
         step: 0,
         mbarrier_waits: mbarrier_waits(body),

@@ -209,6 +209,8 @@ pub(crate) struct Lower<'a> {
     runs: runs::Runs,
     /// The step being lowered.
     step: u32,
+    /// By step of a loop, how far from what a thread accesses something is fetched, in bytes.
+    streams: HashMap<u32, i64>,
     /// The steps where threads wait at `mbarrier`s alone.
     mbarrier_waits: Vec<u32>,
     /// For each run of accesses, whether it is checked.

@@ -74,7 +74,7 @@ pub(crate) use columns::Column;
 pub(in crate::jit) use control::{compared, post_dominators};
 pub(crate) use granted::Granted;
 pub(crate) use masks::{Loop, Masked};
-pub(crate) use next::Distance;
+pub(crate) use next::{Distance, streams_of_threads};
 pub(crate) use paces::Pace;
 pub(crate) use passes::Passes;
 pub(crate) use regions::{Exit, Region, Regions, Target};

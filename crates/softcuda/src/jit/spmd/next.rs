@@ -9,7 +9,9 @@ use super::facts::Facts;
 use super::loops::Counting;
 use super::passes::{Passes, adds};
 use super::wide::has_short_rows;
+use crate::jit::analysis::Graph;
 use crate::jit::decode::{Arg, RegId, Special, Stride};
+use crate::jit::lower::Term;
 use crate::jit::program::{Body, Instruction, Step};
 use ptx::ast::{Immediate, Space};
 
@@ -23,19 +25,27 @@ pub(crate) struct Distance {
     /// A register; 1, where there is none.
     pub times: Option<RegId>,
     pub by: i64,
+    /// Times the number of processors: blocks take numbers, and this one gets one again when all
+    /// others have had theirs.
+    pub in_turns: bool,
 }
 
 impl Distance {
-    const NONE: Distance = Distance { times: None, by: 0 };
+    const NONE: Distance = Distance::of(None, 0);
+
+    pub const fn of(times: Option<RegId>, by: i64) -> Distance {
+        Distance {
+            times,
+            by,
+            in_turns: false,
+        }
+    }
 
     /// The same, or as far in this direction as streams are fetched.
     fn or_as_stream(self, is_far: bool) -> Distance {
         match is_far {
             true => self,
-            false => Distance {
-                times: None,
-                by: STREAM * self.by.signum(),
-            },
+            false => Distance::of(None, STREAM * self.by.signum()),
         }
     }
 }
@@ -103,7 +113,60 @@ fn of_blocks(body: &Body) -> Vec<Option<NextBlock>> {
             is_far,
         })
     };
-    settled(body).into_iter().map(next).collect()
+    let mut all: Vec<_> = settled(body).into_iter().map(next).collect();
+    let by_numbers = by_numbers(body).into_iter().flatten();
+    for (known, next) in all.iter_mut().zip(by_numbers) {
+        if let (None, Next::Apart(distance)) = (&known, next)
+            && distance.by != 0
+        {
+            let distance = Distance {
+                in_turns: true,
+                ..distance
+            };
+            *known = Some(NextBlock {
+                distance,
+                is_far: true,
+            });
+        }
+    }
+    all
+}
+
+/// By register, how much more its value is where the block's number is the next one, if blocks
+/// number themselves: a thread counts, and leaves the number to the others in shared memory.
+fn by_numbers(body: &Body) -> Option<Vec<Next>> {
+    let steps = || {
+        body.steps.iter().filter_map(|step| match step {
+            Step::Instruction(step) => Some(step),
+            Step::Label(_) => None,
+        })
+    };
+    let counted = |arg: &Arg| match arg {
+        Arg::Reg(register) => {
+            let mut writes = steps().filter(|step| step.writes.contains(register));
+            writes.any(|step| step.operation.counts())
+        }
+        _ => false,
+    };
+    let shared = |step: &Instruction| {
+        let access = step.operation.weak_access()?;
+        access.shared.then(|| access.registers.iter().any(counted))
+    };
+    let leaves = |step: &Instruction| step.operation.stores_weakly() && shared(step) == Some(true);
+    if !steps().any(leaves) {
+        return None;
+    }
+    // All threads find one number there.
+    let takes = |step: &Instruction| {
+        step.operation.loads() && step.reads.is_empty() && shared(step).is_some()
+    };
+    let (takes, others): (Vec<&Instruction>, Vec<_>) = steps().partition(|step| takes(step));
+    let mut all = vec![Next::Unset; body.tables.registers.len()];
+    for register in takes.iter().flat_map(|step| &step.writes) {
+        all[register.0 as usize] = Next::Apart(Distance::of(None, 1));
+    }
+    settle(&mut all, &others);
+    Some(all)
 }
 
 /// By step of a loop over numbers that count up from thread to thread, how much further it accesses
@@ -128,6 +191,81 @@ fn in_turns(facts: Facts<'_>) -> HashMap<usize, Distance> {
         }
     }
     found
+}
+
+/// By step of a loop that each thread goes through by itself, as often as it likes, how far from
+/// what it accesses something is to be fetched, in bytes: often, the next thread goes on where the
+/// one before has ended, as in the rows of a sparse matrix.
+pub(crate) fn streams_of_threads(body: &Body) -> HashMap<u32, i64> {
+    let Graph {
+        block_of,
+        successors,
+    } = Graph::of(body);
+    let mut found = HashMap::new();
+    // An inner loop's branch lies before that of the loop around it.
+    for (branch, leads) in successors.iter().enumerate() {
+        let Some(head) = leads.iter().copied().find(|to| *to <= branch) else {
+            continue;
+        };
+        let steps = (0..).zip(&body.steps).zip(&block_of);
+        let steps = steps.filter_map(|((at, step), block)| match step {
+            Step::Instruction(step) if (head..=branch).contains(block) => Some((at, step)),
+            _ => None,
+        });
+        let steps: Vec<(u32, &Instruction)> = steps.collect();
+        let all = over_own_turns(body, &steps);
+        for (at, step) in steps {
+            let access = step.operation.plain_access();
+            if let Some(access) = access.filter(|access| access.space == Some(Space::Global))
+                && let Next::Apart(Distance {
+                    times: None, by, ..
+                }) = all[access.base.0 as usize]
+                && by != 0
+                && by.unsigned_abs() < STREAM as u64
+            {
+                found.entry(at).or_insert(STREAM * by.signum());
+            }
+        }
+    }
+    found
+}
+
+/// By register, how much more its value is in the next turn of a loop of these steps.
+fn over_own_turns(body: &Body, steps: &[(u32, &Instruction)]) -> Vec<Next> {
+    let mut all = vec![Next::Apart(Distance::NONE); body.tables.registers.len()];
+    let mut writes = vec![0; all.len()];
+    for register in steps.iter().flat_map(|(_, step)| &step.writes) {
+        writes[register.0 as usize] += 1;
+        all[register.0 as usize] = Next::Unset;
+    }
+    for (_, step) in steps {
+        if let [register] = step.writes[..]
+            && writes[register.0 as usize] == 1
+            && let Some(by) = adds_to(step, register)
+        {
+            all[register.0 as usize] = Next::Apart(Distance::of(None, by));
+        }
+    }
+    let steps: Vec<&Instruction> = steps.iter().map(|(_, step)| *step).collect();
+    settle(&mut all, &steps);
+    all
+}
+
+/// The number that a step adds to a register.
+fn adds_to(step: &Instruction, register: RegId) -> Option<i64> {
+    let Term::Sum(a, b, size) = step.operation.term()? else {
+        return None;
+    };
+    let (from, bits) = match (a, b) {
+        (Arg::Reg(from), Arg::Imm(Immediate::Int { bits, .. }))
+        | (Arg::Imm(Immediate::Int { bits, .. }), Arg::Reg(from)) => (*from, *bits),
+        _ => return None,
+    };
+    let by = match size {
+        32 => i64::from(bits as i32),
+        _ => bits as i64,
+    };
+    (step.guard.is_none() && from == register).then_some(by)
 }
 
 /// By register, how much more its value is in the next turn of a loop.
@@ -161,7 +299,7 @@ fn over_turns(facts: Facts<'_>, turns: &Counting) -> Vec<Next> {
             }
             _ => continue,
         };
-        *known = Next::Apart(Distance { times, by });
+        *known = Next::Apart(Distance::of(times, by));
     }
     settle(&mut all, &steps);
     all
@@ -249,15 +387,14 @@ fn next(step: &Instruction, all: &[Next]) -> Next {
         _ => None,
     };
     if let Some(Stride { step: by, .. }) = operation.likely_stride(&of) {
-        return Next::Apart(Distance { times, by });
+        return Next::Apart(Distance::of(times, by));
     }
     // A number of the block by what all have.
     let by = |arg: &Arg| of(arg).map_or(0, |stride| stride.step);
     match operation.factors() {
         Some([a, b]) if times.is_none() => match (by(a), by(b), a, b) {
             (by, 0, _, Arg::Reg(times)) | (0, by, Arg::Reg(times), _) if by != 0 => {
-                let times = Some(*times);
-                Next::Apart(Distance { times, by })
+                Next::Apart(Distance::of(Some(*times), by))
             }
             _ => Next::Unknown,
         },

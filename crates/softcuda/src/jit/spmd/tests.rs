@@ -308,6 +308,87 @@ fn fetched(body: &str) -> Vec<Option<Distance>> {
     accesses.collect()
 }
 
+/// Blocks that number themselves get one number in each turn of the processors.
+#[test]
+fn blocks_that_number_themselves() {
+    let of = |count: &str, leave: &str, take: &str| {
+        next_block(&format!(
+            ".shared .b32 number; setp.ne.u32 %p1, %r2, 0; @%p1 bra over; {count} {leave}
+            over: bar.sync 0; {take} mad.lo.u32 %r7, %r6, %r4, %r2;
+            mul.wide.u32 %rd6, %r7, 4; add.s64 %rd7, %rd1, %rd6;"
+        ))
+    };
+    let count = "atom.global.add.u32 %r5, [%rd1], 1;";
+    let leave = "st.shared.u32 [number], %r5;";
+    let take = "ld.shared.u32 %r6, [number];";
+    let distance = Distance {
+        in_turns: true,
+        ..Distance::of(Some(RegId(4)), 4)
+    };
+    assert_eq!(of(count, leave, take), Some(distance));
+    // What is not counted, not left for others, or of each thread by itself.
+    for other in [
+        of("ld.global.u32 %r5, [%rd1];", leave, take),
+        of(count, "st.global.u32 [%rd1], %r5;", take),
+        of(
+            count,
+            leave,
+            "mov.u32 %r7, number; ld.shared.u32 %r6, [%r7];",
+        ),
+        of(count, leave, "mov.u32 %r6, %r5;"),
+    ] {
+        assert_eq!(other, None);
+    }
+}
+
+/// The same of a thread that goes through a loop by itself.
+#[test]
+fn threads_go_through_streams() {
+    let streams = |turn: &str| {
+        let module = module(&format!(
+            "ld.param.u64 %rd1, [a]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x;
+            mul.wide.u32 %rd2, %r2, 4; add.s64 %rd7, %rd1, %rd2; ld.global.u32 %r3, [%rd7];
+            again: mul.wide.u32 %rd3, %r3, 4; add.s64 %rd4, %rd1, %rd3; {turn}
+            setp.lt.u32 %p1, %r3, %r1; @%p1 bra again;"
+        ));
+        let function = &module.program().functions[0];
+        let body = function.body.as_ref().expect("it has a body");
+        let mut streams: Vec<i64> = super::streams_of_threads(body).into_values().collect();
+        streams.sort_unstable();
+        streams
+    };
+    // Further by elements, by a cast, by a number before it; backwards; a pointer that counts.
+    assert_eq!(
+        streams("ld.global.u32 %r4, [%rd4]; add.s32 %r3, %r3, 1;"),
+        [2048]
+    );
+    assert_eq!(
+        streams(
+            "ld.global.u32 %r4, [%rd4]; add.s32 %r5, %r3, 1; mul.wide.u32 %rd5, %r5, 4;
+            add.s64 %rd6, %rd1, %rd5; ld.global.u32 %r6, [%rd6]; add.s32 %r3, %r3, 2;"
+        ),
+        [2048; 2]
+    );
+    assert_eq!(
+        streams("ld.global.u32 %r4, [%rd4]; add.s32 %r3, %r3, -1;"),
+        [-2048]
+    );
+    assert_eq!(
+        streams("ld.global.u32 %r3, [%rd7]; add.s64 %rd7, %rd7, 8;"),
+        [2048]
+    );
+    // What is loaded, what stays, what is shared, and what lies far.
+    for other in [
+        "ld.global.u32 %r3, [%rd4];",
+        "ld.global.u32 %r4, [%rd7]; add.s32 %r3, %r3, 1;",
+        "ld.shared.u32 %r4, [%rd4]; add.s32 %r3, %r3, 1;",
+        "ld.global.u32 %r4, [%rd4]; add.s32 %r3, %r3, 1024;",
+        "ld.global.u32 %r4, [%rd4]; add.s32 %r3, %r3, 1; add.s32 %r3, %r3, %r4;",
+    ] {
+        assert_eq!(streams(other), [0; 0], "{other}");
+    }
+}
+
 /// The same of the last access.
 fn next_block(body: &str) -> Option<Distance> {
     *fetched(body).last().expect("it has an access")
@@ -317,7 +398,7 @@ fn next_block(body: &str) -> Option<Distance> {
 fn the_next_block_lies_a_row_further() {
     let of = |register: u32, by: i64| {
         let times = Some(RegId(register));
-        Some(Distance { times, by })
+        Some(Distance::of(times, by))
     };
     // Rows of `n` elements: register 1, or the one that it is widened to.
     let row = next_block(
@@ -341,15 +422,12 @@ fn the_next_block_lies_a_row_further() {
     // Blocks that follow each other in memory.
     let follows = "mad.lo.s32 %r5, %r3, %r4, %r2; mul.wide.s32 %rd6, %r5, 4;
         add.s64 %rd7, %rd1, %rd6;";
-    let stream = |by| Some(Distance { times: None, by });
+    let stream = |by| Some(Distance::of(None, by));
     assert_eq!(next_block(follows), stream(2048));
     // But those of several rows do not.
     let rows = "mov.u32 %r7, %tid.y; mad.lo.s32 %r6, %r7, %r1, %r2; shl.b32 %r5, %r3, 5;
         add.s32 %r5, %r5, %r6; mul.wide.s32 %rd6, %r5, 4; add.s64 %rd7, %rd1, %rd6;";
-    let block = Some(Distance {
-        times: None,
-        by: 128,
-    });
+    let block = Some(Distance::of(None, 128));
     assert_eq!(next_block(rows), block);
     // What comes from memory, or from two rows, tells nothing.
     for unknown in [
@@ -374,7 +452,7 @@ fn loops_access_next_what_the_next_turn_does() {
         ));
         accesses[0]
     };
-    let far = |times, by| Some(Distance { times, by });
+    let far = |times, by| Some(Distance::of(times, by));
     assert_eq!(turn("1024"), far(None, 4096));
     assert_eq!(turn("-1024"), far(None, -4096));
     // What is near is there already when it is asked for.

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 
 use super::{Form, Kept, vector_of};
 use crate::jit::decode::{Arg, RegId};
+use crate::jit::lower::entry::Entry;
 use crate::jit::lower::float_value::{and_number, canonical_f32};
 use crate::jit::lower::{Lower, is_signed, value_type};
 use crate::jit::program::Instruction;
@@ -95,15 +96,39 @@ impl Lower<'_> {
                 _ => return,
             },
         };
+        let distance = match next.in_turns {
+            true => {
+                let processors = self.entry(Entry::Nsmid);
+                let processors = self.b.ins().uextend(types::I64, processors);
+                self.b.ins().imul(distance, processors)
+            }
+            false => distance,
+        };
         let next = self.b.ins().iadd(from, distance);
+        for line in (0..self.width() as i32 * stride as i32).step_by(LINE as usize) {
+            self.fetch(next, line, write);
+        }
+    }
+
+    /// The same where a thread that goes on by itself accesses something at an address.
+    pub(in crate::jit::lower) fn fetch_stream(&mut self, address: Value, write: bool) {
+        let stream = self.streams.get(&self.step).copied();
+        if let Some(distance) = stream
+            && self.form() == Form::Thread
+            && cfg!(target_arch = "x86_64")
+        {
+            self.fetch(address, distance as i32, write);
+        }
+    }
+
+    /// Fetches a line of memory.
+    fn fetch(&mut self, base: Value, offset: i32, write: bool) {
         // See `stand_ins`.
         let flags = MemFlags::new();
-        for line in (0..self.width() as i32 * stride as i32).step_by(LINE as usize) {
-            match write {
-                false => self.b.ins().uload8(types::I32, flags, next, line),
-                true => self.b.ins().uload16(types::I32, flags, next, line),
-            };
-        }
+        match write {
+            false => self.b.ins().uload8(types::I32, flags, base, offset),
+            true => self.b.ins().uload16(types::I32, flags, base, offset),
+        };
     }
 
     /// Loads registers of a group: the first thread's lie at `from`, those of the others `stride`
