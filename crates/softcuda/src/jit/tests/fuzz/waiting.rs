@@ -227,14 +227,48 @@ impl Writer<'_> {
         let tested = ["a", "b", "e"][self.random.below(3)];
         let than = ["3", "17", "%c1"][self.random.below(3)];
         let not = ["", "!"][self.random.below(2)];
-        // Most are neighbours; in some rows, not all of them.
+        // Most are neighbours; in some rows, not all of them. What is added may be no more then.
+        let table = ["%in", "%in", "%table"][self.random.below(3)];
+        let wide = ["s32", "u32"][self.random.below(2)];
+        let again = match self.random.below(3) {
+            0 => format!("add.u32 %k{n}, %k{n}, 5;"),
+            _ => String::new(),
+        };
         let load = format!(
-            "mov.u32 %t, %tid.y; and.b32 %t, %t, 7; shl.b32 %t, %t, 3; add.s32 %f{n}, %e{n}, %t;
-            mul.wide.s32 %y{n}, %f{n}, 4; mov.u64 %z{n}, table; add.u64 %y{n}, %y{n}, %z{n};
-            ld.global.u32 %t, [%y{n}]; mad.lo.u32 {to}, {to}, 31, %t;"
+            "mov.u32 %k{n}, %tid.y; and.b32 %k{n}, %k{n}, 7; shl.b32 %k{n}, %k{n}, 3;
+            add.s32 %f{n}, %e{n}, %k{n}; {again} mul.wide.{wide} %y{n}, %f{n}, 4;
+            add.u64 %y{n}, %y{n}, {table}; ld.global.u32 %t, [%y{n}];
+            mad.lo.u32 {to}, {to}, 31, %t;"
+        );
+        // Of the column and of what is the same in the row, or in the block.
+        let than_row = ["%k", "%c0", "%c1"][self.random.below(3)].replace("%k", &format!("%k{n}"));
+        let logic = match self.random.below(4) {
+            0 => format!("or.pred %l{n}, %p{n}, %g{n};"),
+            1 => format!("and.pred %l{n}, %g{n}, %p{n};"),
+            2 => format!("not.pred %l{n}, %p{n}; or.pred %l{n}, %l{n}, %g{n};"),
+            _ => format!("or.pred %g{n}, %g{n}, %p{n}; not.pred %l{n}, %g{n};"),
+        };
+        let logic = match self.random.below(4) {
+            0 => format!("{logic} setp.ne.u32 %g{n}, %c0, 3; xor.pred %l{n}, %l{n}, %g{n};"),
+            1 => format!("{logic} setp.ne.u32 %g{n}, %c0, 3;"),
+            _ => logic,
+        };
+        let logic = format!(
+            "mov.u32 %k{n}, %tid.y; and.b32 %k{n}, %k{n}, 1; setp.eq.u32 %g{n}, {than_row}, 1;
+            {logic} @{not}%l{n} bra I{n}; mad.lo.u32 {to}, {a}, 3, %e{n}; I{n}:"
+        );
+        // What all have, of this place and of one before, and read where it is written again.
+        let before = 1 + self.random.below(n);
+        let count = self.random.below(COUNTERS);
+        let common = format!(
+            "mad.lo.u32 %s{n}, %c{count}, {factor}, {low}; shr.u32 %u{n}, %s{n}, 1;
+            mad.lo.u32 {to}, {to}, 31, %u{n}; add.u32 %t, %u{before}, %e{n}; xor.b32 {to}, {to}, %t;"
         );
         let some = format!("@{not}%p{n} bra I{n};");
-        let what = match self.random.below(8) {
+        let what = match self.random.below(12) {
+            8 | 9 => logic,
+            10 => common,
+            11 => format!("{some} {common} I{n}:"),
             0 => format!("mad.lo.u32 {to}, {a}, 31, %e{n};"),
             1 => format!("selp.u32 %t, %b{n}, 7, %p{n}; xor.b32 {to}, {to}, %t;"),
             2 => format!("{some} mad.lo.u32 {to}, {a}, 3, %b{n}; I{n}:"),
@@ -257,7 +291,7 @@ impl Writer<'_> {
             setp.{compare} %p{n}, %{tested}{n}, {than}; {what}"
         );
         self.line(&format!(
-            ".reg .b32 %a{n}, %b{n}, %d{n}, %e{n}, %f{n}, %i{n};"
+            ".reg .b32 %a{n}, %b{n}, %d{n}, %e{n}, %f{n}, %i{n}, %k{n}; .reg .pred %g{n}, %l{n};"
         ));
         match self.random.below(3) {
             // In a loop that each leaves when it likes.
@@ -675,9 +709,7 @@ fn kernel(random: &mut Random, threads: u32, row: u32) -> String {
     let names = names + 1;
     let counts = BLOCKS * threads * 4;
     let flags = counts + 4;
-    let table: Vec<String> = (0..TABLE as u32)
-        .map(|at| at.wrapping_mul(0x9e37_79b9).to_string())
-        .collect();
+    let table: Vec<String> = table().iter().map(u32::to_string).collect();
     let table = table.join(", ");
     let me = match row < threads {
         true => format!("mov.u32 %me, %tid.x; mov.u32 %t, %tid.y; mad.lo.u32 %me, %t, {row}, %me;"),
@@ -685,14 +717,15 @@ fn kernel(random: &mut Random, threads: u32, row: u32) -> String {
     };
     harness::module(&format!(
         ".global .align 4 .u32 table[{TABLE}] = {{{table}}};
-        .visible .entry k(.param .u64 out)
+        .visible .entry k(.param .u64 out, .param .u64 in)
         {{
             .reg .pred %p<{names}>, %q;
             .reg .b32 %m<{names}>, %n<{names}>, %v<{VALUES}>, %c<{COUNTERS}>;
             .reg .b32 %t, %me, %spot, %group, %gid, %own, %base;
             .reg .b64 %to, %at, %wide, %count, %other;
             .reg .b32 %x<{names}>;
-            .reg .b64 %y<{names}>, %z<{names}>;
+            .reg .b32 %s<{names}>, %u<{names}>;
+            .reg .b64 %y<{names}>, %z<{names}>, %in, %table;
             .reg .b32 %first, %tile; .reg .b64 %matrix;
             .reg .b16 %h<2>;
             .shared .align 16 .b8 nothing[128];
@@ -722,7 +755,7 @@ fn kernel(random: &mut Random, threads: u32, row: u32) -> String {
             begin:
             mov.u32 %t, %ctaid.x;
             mad.lo.u32 %own, %me, 4, %base;
-            ld.param.u64 %to, [out];
+            ld.param.u64 %to, [out]; ld.param.u64 %in, [in]; mov.u64 %table, table;
             mad.wide.u32 %at, %gid, 4, %to;
             mov.u64 %wide, 0;
             mov.u32 %c0, 0;
@@ -768,6 +801,11 @@ const BLOCKS: u32 = 2;
 /// Words of a table that threads read.
 const TABLE: usize = 128;
 
+fn table() -> Vec<u32> {
+    let words = 0..TABLE as u32;
+    words.map(|at| at.wrapping_mul(0x9e37_79b9)).collect()
+}
+
 /// What a launch leaves behind, and how it ends.
 fn outcome(
     module: &Arc<Module>,
@@ -777,7 +815,9 @@ fn outcome(
     // For each thread a word; for each block, how often its lock was taken, and that it started.
     let mut data = vec![0u32; (BLOCKS * (threads + 2)) as usize];
     let (grid, block) = ([BLOCKS, 1, 1], [row, threads / row, 1]);
-    let result = harness::run_in(module, "k", grid, block, 0, &mut [buffer(&mut data)], &[]);
+    let mut table = table();
+    let buffers: &mut [&mut [u8]] = &mut [buffer(&mut data), buffer(&mut table)];
+    let result = harness::run_in(module, "k", grid, block, 0, buffers, &[]);
     match result {
         Ok(()) => (data, None),
         // How far others came before is chance.
