@@ -1,5 +1,6 @@
 //! What groups of one column of a block have in common: of threads' numbers, it hangs on `%tid.x`
-//! alone. Where a block has rows, that is computed once for each column of a region.
+//! alone. Where a block has rows, that is computed once for each column of a region; what is the
+//! same in the whole block, once for the region.
 
 use super::facts::Facts;
 use super::teams::Teams;
@@ -36,6 +37,15 @@ impl Column {
     pub fn is_for_all(&self, body: &Body, at: usize) -> bool {
         writes_all(body, at, |register| self.common.contains(&register))
     }
+}
+
+/// How often these steps write each of so many registers.
+fn writes_in<'a>(steps: impl Iterator<Item = &'a Instruction>, registers: usize) -> Vec<usize> {
+    let mut writes = vec![0; registers];
+    for register in steps.flat_map(|step| &step.writes) {
+        writes[register.0 as usize] += 1;
+    }
+    writes
 }
 
 fn writes_all(body: &Body, at: usize, known: impl Fn(RegId) -> bool) -> bool {
@@ -102,19 +112,18 @@ impl Judge<'_> {
     /// computes it.
     fn steady_anywhere(&self) -> Vec<Option<usize>> {
         let count = self.facts.body.tables.registers.len();
-        let mut writes = vec![0; count];
-        let steps = || self.facts.body.steps.iter().enumerate();
-        for (_, step) in steps() {
-            if let Step::Instruction(step) = step {
-                let written = step.writes.iter();
-                written.for_each(|at| writes[at.0 as usize] += 1);
-            }
-        }
+        let steps = || {
+            let steps = self.facts.body.steps.iter().enumerate();
+            steps.filter_map(|(at, step)| match step {
+                Step::Instruction(step) => Some((at, step)),
+                Step::Label(_) => None,
+            })
+        };
+        let writes = writes_in(steps().map(|(_, step)| step), count);
         let mut steady: Vec<Option<usize>> = vec![None; count];
         // In source order: most are written before they are read there, too.
         for (at, step) in steps() {
-            if let Step::Instruction(step) = step
-                && let [register] = step.writes[..]
+            if let [register] = step.writes[..]
                 && writes[register.0 as usize] == 1
                 && !self.facts.live[0].contains(&register)
                 && self.is_straight(at, step)
@@ -131,11 +140,8 @@ impl Judge<'_> {
 
     fn column(&self, region: usize, anywhere: &[Option<usize>], again: &[Option<usize>]) -> Column {
         let Facts { body, live, .. } = self.facts;
-        let mut writes = vec![0; body.tables.registers.len()];
-        for (_, step) in self.steps(region) {
-            let written = step.writes.iter();
-            written.for_each(|at| writes[at.0 as usize] += 1);
-        }
+        let steps = self.steps(region).map(|(_, step)| step);
+        let writes = writes_in(steps, body.tables.registers.len());
         let written = |register: &RegId| writes[register.0 as usize] > 0;
         let anywhere_is = |register: &RegId| anywhere[register.0 as usize].is_some();
         let of_region = &self.regions.regions[region];

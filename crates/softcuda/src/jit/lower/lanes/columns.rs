@@ -1,8 +1,10 @@
 //! What groups of one column of a block have in common, as [`spmd::columns`](crate::jit::spmd)
 //! finds it: the first of them computes it, and the others take it from a table in the native
 //! stack. That has a few entries; a column finds its own there unless another has taken its place.
+//! What all groups of the block have in common is computed before, and copied into each entry.
 //!
 //! ```text
+//! enter:  compute what is the same in the block; no entry is any column's
 //! head:   a group begins, or goes on for a wide one that gave up, or where its threads joined
 //!           if the entry is not its column's: compute it
 //!           take what the region loads, and go on
@@ -215,9 +217,8 @@ impl Lower<'_> {
         loads: &[RegId],
         of_block: &[(RegId, Value)],
     ) {
-        let Some(&Columns { head, .. }) = self.columns(region) else {
-            return;
-        };
+        let columns = self.columns(region);
+        let head = columns.expect("groups take something").head;
         let begins = self.b.ins().iconst(types::I32, 0);
         self.b.ins().jump(head, &[lane.into(), begins.into()]);
         self.b.switch_to_block(head);
