@@ -203,9 +203,9 @@ fn predicates_of_both() {
     }
 }
 
-/// Threads of the branch that go on one by one do what it has led to.
+/// A loop that threads leave one by one writes such a predicate again.
 #[test]
-fn predicates_of_both_one_by_one() {
+fn predicates_of_both_in_loops() {
     in_all_shapes(&format!(
         "{COLUMN} bar.sync 0; setp.gt.u32 %p3, %row, 1; or.pred %p5, %p1, %p3;
         and.b32 %r13, %r35, 3; @%p5 bra over;
