@@ -1,5 +1,6 @@
 //! What a kernel does is the same in all forms: the bytes that it leaves, and its fault.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::grid::launch::FaultKind;
@@ -45,7 +46,29 @@ pub(super) fn kernel(body: &str) -> String {
 }
 
 pub(super) fn run(source: &str, form: Form, grid: [u32; 3], block: [u32; 3], n: u32) -> Outcome {
-    run_module(&harness::load_as(source, form), grid, block, n)
+    run_module(&loaded(source, form), grid, block, n)
+}
+
+/// A module; one of the last few that a test ran, which need not be compiled for each block anew.
+fn loaded(source: &str, form: Form) -> Arc<Module> {
+    const MOST: usize = 12;
+    thread_local! {
+        static LAST: RefCell<Vec<(String, Form, Arc<Module>)>> = const { RefCell::new(vec![]) };
+    }
+    LAST.with_borrow_mut(|last| {
+        if let Some((_, _, module)) = last
+            .iter()
+            .find(|known| (&*known.0, known.1) == (source, form))
+        {
+            return module.clone();
+        }
+        let module = harness::load_as(source, form);
+        if last.len() == MOST {
+            last.remove(0);
+        }
+        last.push((source.to_owned(), form, module.clone()));
+        module
+    })
 }
 
 pub(super) fn run_module(module: &Arc<Module>, grid: [u32; 3], block: [u32; 3], n: u32) -> Outcome {
