@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use super::barrier::Barrier;
 use super::cluster::Cluster;
 use super::context::{
-    Asked, BlockContext, CONTINUE, EXITED, FAULTED, Mode, SUSPENDED, Site, Status, ThreadContext,
-    Turn,
+    Asked, BlockContext, CONTINUE, EXITED, FAULTED, Floats, Mode, SUSPENDED, Site, Status,
+    ThreadContext, Turn,
 };
 use super::fiber::{Fiber, Seat};
 use super::launch::FaultKind;
@@ -133,6 +133,7 @@ impl Block {
                 pass: 0,
                 again: std::ptr::null_mut(),
                 goes: 0,
+                floats: Floats::default(),
                 turn: Turn::NONE,
                 polls: 0,
                 resumes: 0,
@@ -332,6 +333,7 @@ impl Block {
             pass: 0,
             again: std::ptr::null_mut(),
             goes: 0,
+            floats: Floats::default(),
             turn: Turn::NONE,
             polls: 0,
             resumes: 0,

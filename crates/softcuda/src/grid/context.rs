@@ -148,6 +148,11 @@ impl Turn {
     };
 }
 
+/// Three vectors of singles.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Floats(pub [[f32; 4]; 3]);
+
 /// A block, as compiled code sees it.
 #[repr(C)]
 pub(crate) struct BlockContext {
@@ -206,6 +211,8 @@ pub(crate) struct BlockContext {
     pub again: *mut u8,
     /// There: not 0 once a group is to go through the loop again.
     pub goes: u32,
+    /// Numbers that a cold path computes with, and its result in the first one's place.
+    pub floats: Floats,
     /// Not 0 once the launch has been stopped.
     pub stop: *const AtomicBool,
     /// The launch and the block's own state, for the runtime alone.

@@ -5,12 +5,14 @@
 //! Nothing is shared between compilations, so they can run on any thread, and several at once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem::offset_of;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cranelift_codegen::control::ControlPlane;
-use cranelift_codegen::ir::{self, AbiParam, InstBuilder, types};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlags, Value, types};
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
 use cranelift_codegen::print_errors::pretty_error;
 use cranelift_codegen::settings::{self, Configurable};
@@ -26,7 +28,7 @@ use super::liveness::{self, Kept};
 use super::lower;
 use super::object::{Image, Name, Object, Outside, Piece, Reached};
 use super::program::{Body, Program, Step};
-use super::runtime::access::Access;
+use super::runtime::access::{self, Access};
 use super::runtime::arrays::Array;
 use super::runtime::{self, RuntimeFn};
 use super::schedule;
@@ -35,7 +37,7 @@ use super::spmd::Plan;
 #[cfg(target_arch = "x86_64")]
 use super::stand_ins;
 use super::{constants, exits, phis};
-use crate::grid::context::{Mode, ThreadContext};
+use crate::grid::context::{Asked, BlockContext, CONTINUE, Mode, ThreadContext};
 use crate::grid::rounds::Wait;
 
 /// The largest frame that a compiled function may take of the native stack: what the grid leaves
@@ -269,6 +271,9 @@ impl Unit {
     pub fn cold(&mut self, function: &'static RuntimeFn) -> Name {
         let number = runtime::number(function);
         self.cold.insert(number);
+        if std::ptr::eq(function, &access::RESOLVE_ELSEWHERE) {
+            self.cold.insert(runtime::number(&access::RESOLVE));
+        }
         Name::Cold(number)
     }
 
@@ -291,20 +296,28 @@ impl Unit {
     }
 
     fn compile_cold(&mut self, number: u32, compiler: &mut Compiler) -> Result<Piece, String> {
+        let looks = number == runtime::number(&access::RESOLVE_ELSEWHERE);
+        let callee = match looks {
+            // Two stubs, so that what does not go beyond this one saves no more than it changes.
+            true => Name::Cold(runtime::number(&access::RESOLVE)),
+            false => Name::Outside(Outside::Runtime(number)),
+        };
         let context = &mut compiler.context;
         context.func.signature = self.signature(Name::Cold(number));
-        let callee = self.import(Name::Outside(Outside::Runtime(number)), &mut context.func);
+        let callee = self.import(callee, &mut context.func);
         let mut b = FunctionBuilder::new(&mut context.func, &mut compiler.builder);
         let block = b.create_block();
         b.append_block_params_for_function_params(block);
         b.switch_to_block(block);
         b.seal_block(block);
         let args = b.block_params(block).to_vec();
+        if looks {
+            return_if_in_site(&mut b, args[0]);
+        }
         let call = b.ins().call(callee, &args);
-        let status = b.inst_results(call)[0];
-        let offset = std::mem::offset_of!(ThreadContext, status) as i32;
-        b.ins()
-            .store(ir::MemFlags::trusted(), status, args[0], offset);
+        if let Some(status) = b.inst_results(call).first().copied() {
+            set_status(&mut b, args[0], status);
+        }
         b.ins().return_(&[]);
         b.finalize();
         let (stub, _) = compiler.compile(&self.isa, &Dump::NONE)?;
@@ -368,6 +381,50 @@ impl Unit {
     fn convention(&self) -> CallConv {
         CallConv::triple_default(self.isa.triple())
     }
+}
+
+/// In a stub: puts the status where code looks for it.
+fn set_status(b: &mut FunctionBuilder<'_>, thread: Value, status: Value) {
+    let offset = offset_of!(ThreadContext, status) as i32;
+    b.ins().store(MemFlags::trusted(), status, thread, offset);
+}
+
+/// In a stub: returns where the accesses that a thread asks for are where its site's last one was.
+fn return_if_in_site(b: &mut FunctionBuilder<'_>, thread: Value) {
+    let flags = MemFlags::trusted();
+    let field = |b: &mut FunctionBuilder<'_>, ty, from, at: usize| {
+        let value = b.ins().load(ty, flags, from, at as i32);
+        match ty {
+            types::I32 => b.ins().uextend(types::I64, value),
+            _ => value,
+        }
+    };
+    let asked = offset_of!(ThreadContext, asked);
+    let number = field(b, types::I32, thread, asked + offset_of!(Asked, access));
+    let first = field(b, types::I64, thread, asked + offset_of!(Asked, first));
+    let block = field(b, types::I64, thread, offset_of!(ThreadContext, block));
+    let accesses = field(b, types::I64, block, offset_of!(BlockContext, accesses));
+    let at = b.ins().imul_imm(number, access::ACCESS_SIZE);
+    let of = b.ins().iadd(accesses, at);
+    let log2 = field(b, types::I32, of, offset_of!(Access, log2));
+    let number = field(b, types::I32, of, offset_of!(Access, site));
+    let sites = field(b, types::I64, block, offset_of!(BlockContext, sites));
+    let at = b.ins().imul_imm(number, i64::from(access::SITE_SIZE));
+    let site = b.ins().iadd(sites, at);
+    let base = field(b, types::I64, site, access::SITE_BASE as usize);
+    let units = field(b, types::I64, site, access::SITE_UNITS as usize);
+    let distance = b.ins().isub(first, base);
+    let distance = b.ins().rotr(distance, log2);
+    let inside = b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
+    let [known, other] = [b.create_block(), b.create_block()];
+    b.ins().brif(inside, known, &[], other, &[]);
+    b.seal_block(known);
+    b.seal_block(other);
+    b.switch_to_block(known);
+    let status = b.ins().iconst(types::I32, i64::from(CONTINUE));
+    set_status(b, thread, status);
+    b.ins().return_(&[]);
+    b.switch_to_block(other);
 }
 
 /// The machine that we compile for: this one, with what it has.

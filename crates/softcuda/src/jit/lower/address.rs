@@ -234,10 +234,16 @@ impl Lower<'_> {
             Window::Params => Some((Entry::Params, Entry::ParamUnits(log2))),
         };
         let next = self.fresh_block();
-        let (distance, units, base) = match window {
-            Some((base, units)) => (first, self.entry(units), Some(self.entry(base))),
+        let mut resolve = &access::RESOLVE;
+        let base = match window {
+            Some((base, units)) => {
+                let (units, base) = (self.entry(units), self.entry(base));
+                self.pass(first, log2, units, index, next);
+                Some(base)
+            }
             None => {
-                if let Some(inside) = self.inside_array(low, &access) {
+                let inside = self.inside_array(low, &access);
+                if let Some(inside) = inside {
                     if let Some(retreat) = retreat {
                         self.b.ins().brif(inside, next, &[], retreat, &[]);
                         self.enter(next);
@@ -249,24 +255,20 @@ impl Lower<'_> {
                 }
                 let site = self.lanes.as_ref().and_then(|lanes| lanes.site);
                 access.site = site.unwrap_or_else(|| self.unit.site());
-                let (units, base) = self.range_of(access.site);
-                (self.b.ins().isub(first, base), units, None)
+                if inside.is_some() && index.is_none() {
+                    // Seldom elsewhere than in the array: the site is looked at out of line.
+                    resolve = &access::RESOLVE_ELSEWHERE;
+                } else {
+                    let (units, base) = self.range_of(access.site);
+                    let distance = self.b.ins().isub(first, base);
+                    self.pass(distance, log2, units, index, next);
+                }
+                if index.is_none() && access.threads == 1 {
+                    self.pass_own_local(first, log2, less, next);
+                }
+                None
             }
         };
-        let distance = self.b.ins().rotr_imm(distance, i64::from(log2));
-        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
-        let cold = self.cold_block();
-        if let Some((index, order, most)) = index {
-            let fits = self.b.ins().icmp(order, index, most);
-            let then = self.fresh_block();
-            self.b.ins().brif(fits, then, &[], cold, &[]);
-            self.enter(then);
-        }
-        self.b.ins().brif(inside, next, &[], cold, &[]);
-        self.enter(cold);
-        if access.window.is_host() && index.is_none() && access.threads == 1 {
-            self.pass_own_local(first, log2, less, next);
-        }
         let access = self.unit.keep(access);
         let access = self.b.ins().iconst(types::I32, i64::from(access));
         let asked = offset_of!(ThreadContext, asked);
@@ -278,15 +280,39 @@ impl Lower<'_> {
         let thread = self.thread;
         match window {
             // What is outside of a window is nowhere else.
-            Some(_) => self.last_call(&access::RESOLVE, &[thread]),
+            Some(_) => self.last_call(resolve, &[thread]),
             // The site knows it from now on.
-            None => self.cold_call(&access::RESOLVE, &[thread], retreat.unwrap_or(next)),
+            None => self.cold_call(resolve, &[thread], retreat.unwrap_or(next)),
         }
         self.enter(next);
         match base {
             Some(base) => self.b.ins().iadd(base, first),
             None => first,
         }
+    }
+
+    /// Goes on to `next` where a distance in bytes is among the first `units` of its size, and the
+    /// index, if there is one, is at most what it may be; otherwise the code goes on in a cold
+    /// block.
+    fn pass(
+        &mut self,
+        distance: Value,
+        log2: u8,
+        units: Value,
+        index: Option<(Value, IntCC, Value)>,
+        next: Block,
+    ) {
+        let distance = self.b.ins().rotr_imm(distance, i64::from(log2));
+        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
+        let cold = self.cold_block();
+        if let Some((index, order, most)) = index {
+            let fits = self.b.ins().icmp(order, index, most);
+            let then = self.fresh_block();
+            self.b.ins().brif(fits, then, &[], cold, &[]);
+            self.enter(then);
+        }
+        self.b.ins().brif(inside, next, &[], cold, &[]);
+        self.enter(cold);
     }
 
     /// Goes on to `next` where accesses at host addresses are in the thread's own local memory. No
@@ -298,12 +324,8 @@ impl Lower<'_> {
         // Not from the entry block, where it would cost a register.
         let base = self.thread_field(types::I64, offset_of!(ThreadContext, local_base));
         let distance = self.b.ins().isub(first, base);
-        let distance = self.b.ins().rotr_imm(distance, i64::from(log2));
         let units = self.entry(Entry::LocalUnitsLess(log2, less));
-        let inside = self.b.ins().icmp(IntCC::UnsignedLessThan, distance, units);
-        let other = self.cold_block();
-        self.b.ins().brif(inside, next, &[], other, &[]);
-        self.enter(other);
+        self.pass(distance, log2, units, None, next);
     }
 
     /// The host address of an access that is checked together with others at other indices; `None`
@@ -365,6 +387,7 @@ impl Lower<'_> {
             Form::Thread => return &mut self.group_bases[number as usize],
             Form::Lane(lane) => lane,
             Form::Once | Form::Vector { .. } => 0,
+            Form::InTurn => unreachable!("threads check for themselves in turn"),
         };
         match &mut self.lanes {
             Some(lanes) => &mut lanes.bases[number as usize][lane],

@@ -181,7 +181,7 @@ impl Operation for Call {
             }
         }
         let returns = l.call_block(1, &self.signature.returns, &self.returns);
-        l.sync();
+        l.sync_for_call();
         let status = match &self.target {
             Target::Device(function) => {
                 let (thread, block) = (l.thread, l.block);

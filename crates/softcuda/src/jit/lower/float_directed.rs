@@ -7,15 +7,19 @@
 //!
 //! `a * b + c` is mostly told without doubles. Where the nearest single `r` is between `c / 2` and
 //! `2 c`, `c - r` is exact (Sterbenz), and the sign of `a * b + (c - r)` is right though it is
-//! rounded: a small sum may become zero, but keeps its sign. CUDA's `expf` is such a case.
+//! rounded: a small sum may become zero, but keeps its sign. CUDA's `expf` is such a case: it adds a
+//! constant, which is what makes it likely, so that the rest is not compiled where it is.
+
+use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{InstBuilder, Value, types};
+use cranelift_codegen::ir::{InstBuilder, InstructionData, MemFlags, Value, types};
 
 use super::Lower;
 use super::float::host_has_fma;
 use super::float_value::{bits, const_f64, from_bits};
-use crate::jit::runtime::float::Rounding;
+use crate::grid::context::BlockContext;
+use crate::jit::runtime::float::{FMA_DOWN, FMA_UP, Rounding};
 
 /// A rounded sum, and on which side of the exact one it lies.
 struct Rounded {
@@ -62,7 +66,10 @@ impl Lower<'_> {
         let result = self.b.append_block_param(next, ty);
         self.b.ins().brif(any, seldom, &[], near, &[]);
         self.enter(seldom);
-        let single = self.directed_by_doubles(a, Some(b), Some(c), mode);
+        let single = match self.is_constant(c) {
+            true => self.directed_elsewhere([a, b, c], up),
+            false => self.directed_by_doubles(a, Some(b), Some(c), mode),
+        };
         self.b.ins().jump(next, &[single.into()]);
         self.enter(near);
         let a = match up {
@@ -85,6 +92,34 @@ impl Lower<'_> {
         self.b.ins().jump(next, &[single.into()]);
         self.enter(next);
         result
+    }
+
+    /// The same by a function of the runtime, which changes no register.
+    fn directed_elsewhere(&mut self, numbers: [Value; 3], up: bool) -> Value {
+        let ty = self.b.func.dfg.value_type(numbers[0]);
+        let at = offset_of!(BlockContext, floats) as i32;
+        let (thread, block, flags) = (self.thread, self.block, MemFlags::trusted());
+        for (n, number) in (0..).zip(numbers) {
+            self.b.ins().store(flags, number, block, at + 16 * n);
+        }
+        let function = self.unit.cold(if up { &FMA_UP } else { &FMA_DOWN });
+        let function = self.import(function);
+        self.b.ins().call(function, &[thread]);
+        self.b.ins().load(ty, flags, block, at)
+    }
+
+    /// Whether a float is a constant, or all of a vector are the same one.
+    fn is_constant(&self, value: Value) -> bool {
+        let dfg = &self.b.func.dfg;
+        let Some(inst) = dfg.value_def(value).inst() else {
+            return false;
+        };
+        match dfg.insts[inst] {
+            InstructionData::UnaryIeee32 { .. } | InstructionData::UnaryImm { .. } => true,
+            InstructionData::Unary { arg, .. } => self.is_constant(arg),
+            InstructionData::LoadNoOffset { arg, .. } => self.is_constant(arg),
+            _ => false,
+        }
     }
 
     fn directed_by_doubles(

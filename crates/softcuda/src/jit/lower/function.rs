@@ -341,6 +341,10 @@ impl Lower<'_> {
             let end = self.b.ins().jump(*header, &[BlockArg::Value(zero)]);
             self.entry.end.get_or_insert(end);
             self.b.switch_to_block(*header);
+            if at < 2 {
+                let to = offset_of!(ThreadContext, tid) + 4 * (2 - at);
+                self.set_thread_field(tid[2 - at], to);
+            }
         }
         if let Frame::Loop { tid: known, .. } = &mut self.frame {
             *known = tid;
@@ -509,13 +513,18 @@ impl Lower<'_> {
         }
     }
 
-    /// In loop mode, puts `%tid` where the runtime and called functions look for it.
+    /// In loop mode, puts `%tid.x` where the runtime looks for it; the rest of `%tid` is there.
     pub(super) fn sync(&mut self) {
         if let Frame::Loop { .. } = self.frame {
-            for n in 0..3 {
-                let value = self.tid(n as u8);
-                self.set_thread_field(value, offset_of!(ThreadContext, tid) + 4 * n);
-            }
+            let x = self.tid(0);
+            self.set_thread_field(x, offset_of!(ThreadContext, tid));
+        }
+    }
+
+    /// The same for functions of the module, which read the thread's number in its block, too.
+    pub(super) fn sync_for_call(&mut self) {
+        self.sync();
+        if let Frame::Loop { .. } = self.frame {
             let linear = self.linear();
             self.set_thread_field(linear, offset_of!(ThreadContext, linear));
         }

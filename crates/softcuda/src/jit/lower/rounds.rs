@@ -412,7 +412,7 @@ impl Lower<'_> {
         let lane = self.rounds.as_ref().map(|rounds| rounds.lane);
         let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
         match (turns, self.form()) {
-            (Some(turns), Form::Once | Form::Lane(_) | Form::Vector { .. }) => {
+            (Some(turns), form) if form != Form::Thread => {
                 let lane = turns.lane;
                 self.b.use_var(lane)
             }
@@ -425,7 +425,7 @@ impl Lower<'_> {
         let tile = self.rounds.as_ref().map(|rounds| rounds.tile);
         let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
         match (turns, self.form()) {
-            (Some(turns), Form::Once | Form::Lane(_) | Form::Vector { .. }) => {
+            (Some(turns), form) if form != Form::Thread => {
                 let tile = turns.tile;
                 self.b.use_var(tile)
             }
@@ -517,7 +517,7 @@ impl Lower<'_> {
         };
         let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
         let warp = match (turns, self.form()) {
-            (Some(turns), Form::Once | Form::Lane(_) | Form::Vector { .. }) => {
+            (Some(turns), form) if form != Form::Thread => {
                 let warp = turns.warp;
                 self.b.use_var(warp)
             }
@@ -529,6 +529,11 @@ impl Lower<'_> {
         let linear = self.b.ins().iadd(first, lane);
         match self.form() {
             Form::Lane(lane) => self.b.ins().iadd_imm(linear, lane as i64),
+            Form::InTurn => {
+                let lane = self.lane_in_turn();
+                let lane = self.b.ins().ireduce(types::I32, lane);
+                self.b.ins().iadd(linear, lane)
+            }
             _ => linear,
         }
     }

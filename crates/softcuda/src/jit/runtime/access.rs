@@ -18,6 +18,9 @@ pub(crate) const SITE_SIZE: i32 = size_of::<Site>() as i32;
 pub(crate) const SITE_BASE: i32 = offset_of!(Site, base) as i32;
 pub(crate) const SITE_UNITS: i32 = offset_of!(Site, units) as i32;
 
+/// The layout of [`Access`] and of [`Asked`], for code that looks at an access's site.
+pub(crate) const ACCESS_SIZE: i64 = size_of::<Access>() as i64;
+
 /// Accesses that one check is of.
 #[derive(Debug)]
 pub(crate) struct Access {
@@ -340,7 +343,6 @@ pub(super) unsafe fn next_thread(
             return thread.byte_add(THREAD_STRIDE);
         }
         (*thread).tid[0] += 1;
-        (*thread).linear += 1;
     }
     thread
 }
@@ -415,6 +417,11 @@ runtime! {
         // Compiled code does not go on from what is outside of a window.
         debug_assert!(window.is_none(), "some access is outside: {access:?}");
         CONTINUE
+    }
+
+    /// The same, of host addresses without indices. Its stub looks at the site first.
+    RESOLVE_ELSEWHERE = fn resolve_elsewhere(thread: *mut ThreadContext) -> u32 {
+        resolve(thread)
     }
 
     /// Records a fault; `kind` is a [`FaultKind`].

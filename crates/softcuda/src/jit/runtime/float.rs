@@ -12,6 +12,7 @@
 use std::cmp::Ordering;
 
 use super::runtime;
+use crate::grid::context::{CONTINUE, Floats, Status, ThreadContext};
 
 /// A rounding mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -423,6 +424,16 @@ pub(crate) fn sqrt_exact(a: f64, mode: Rounding) -> f64 {
     f64::from_bits(round(Format::F64, exact, mode))
 }
 
+fn fma_floats(thread: *mut ThreadContext, mode: Rounding) -> Status {
+    // SAFETY: compiled code hands on the context that it was given, and nothing else uses it and
+    // its block's meanwhile.
+    let Floats([to, b, c]) = unsafe { &mut (*(*thread).block).floats };
+    for (a, (b, c)) in to.iter_mut().zip(b.iter().zip(c.iter())) {
+        *a = single(fma_narrow(Format::F32, *a, *b, *c, mode));
+    }
+    CONTINUE
+}
+
 runtime! {
     /// `a / b` of singles.
     DIV_F32 = fn softcuda_div_f32(a: f32, b: f32, mode: u32) -> f32 {
@@ -438,6 +449,10 @@ runtime! {
     FMA_RN_F32 = fn softcuda_fma_rn_f32(a: f32, b: f32, c: f32) -> f32 { a.mul_add(b, c) }
     /// `a * b + c` of doubles to nearest, where the host has no instruction for it.
     FMA_RN_F64 = fn softcuda_fma_rn_f64(a: f64, b: f64, c: f64) -> f64 { a.mul_add(b, c) }
+    /// `a * b + c` of four singles each, which lie in the [block's context](Floats), rounded down.
+    FMA_DOWN = fn softcuda_fma_down(thread: *mut ThreadContext) -> u32 { fma_floats(thread, Rounding::Down) }
+    /// The same, rounded up.
+    FMA_UP = fn softcuda_fma_up(thread: *mut ThreadContext) -> u32 { fma_floats(thread, Rounding::Up) }
     /// `a + b` of doubles. Of two NaNs the second, as the device gives.
     ADD_F64 = fn softcuda_add_f64(a: f64, b: f64, mode: u32) -> f64 {
         fma_exact(b, 1.0, a, Rounding::from_code(mode))

@@ -23,6 +23,7 @@ mod apart;
 mod chains;
 mod chosen;
 mod columns;
+mod in_turn;
 mod joined;
 mod masks;
 mod meetings;
@@ -46,6 +47,7 @@ use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Type as ValueTyp
 use cranelift_frontend::Variable;
 use smallvec::SmallVec;
 
+use self::in_turn::InTurn;
 use self::joined::Joined;
 use self::slices::Slice;
 use super::Lower;
@@ -68,6 +70,8 @@ pub(in crate::jit::lower) enum Form {
     Once,
     /// One thread of a group.
     Lane(usize),
+    /// The thread of a group that a loop has come to.
+    InTurn,
     /// A vector of threads of a group: which, and whether of values of 64 bits.
     Vector { chunk: usize, wide: bool },
 }
@@ -115,6 +119,9 @@ pub(in crate::jit::lower) struct Lanes {
     plan: Plan,
     pub form: Form,
     registers: Vec<Option<Kept>>,
+    /// The thread whose turn it is, in a loop over a group's.
+    in_turn: Option<InTurn>,
+    turns_slot: ir::StackSlot,
     /// What threads of the group write one after the other, until all have.
     written: HashMap<(RegId, usize), Variable>,
     /// The first half of a predicate that is computed from values of 64 bits.
@@ -248,6 +255,10 @@ impl Lower<'_> {
             Form::Lane(lane @ 1..) => {
                 let first = self.b.use_var(first);
                 self.thread = self.b.ins().iadd_imm(first, (lane * THREAD_STRIDE) as i64);
+            }
+            Form::InTurn => {
+                let first = self.b.use_var(first);
+                self.thread = self.context_in_turn(first);
             }
             _ => self.thread = self.b.use_var(first),
         }
@@ -442,6 +453,8 @@ impl Lower<'_> {
         self.lanes = Some(Lanes {
             form: Form::Thread,
             registers: vec![None; self.register_types.len()],
+            in_turn: None,
+            turns_slot: slot(&mut self.b, 0),
             written: HashMap::new(),
             halves: HashMap::new(),
             split: HashMap::new(),
@@ -547,6 +560,11 @@ impl Lower<'_> {
             Form::Lane(lane) => {
                 let first = self.b.use_var(first);
                 self.b.ins().iadd_imm(first, lane as i64)
+            }
+            Form::InTurn => {
+                let (first, lane) = (self.b.use_var(first), self.lane_in_turn());
+                let lane = self.b.ins().ireduce(types::I32, lane);
+                self.b.ins().iadd(first, lane)
             }
         })
     }

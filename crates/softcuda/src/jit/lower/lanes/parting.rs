@@ -3,7 +3,9 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Type as ValueType, Value, types};
+use cranelift_codegen::ir::{
+    self, Block, InstBuilder, MemFlags, StackSlot, Type as ValueType, Value, types,
+};
 use cranelift_frontend::Switch;
 
 use super::columns::Place;
@@ -116,27 +118,29 @@ impl Lower<'_> {
     /// Leaves what a group has in a register for the code of one thread.
     pub(super) fn leave_register(&mut self, register: RegId) {
         let (place, slot) = (self.place(register), self.lanes().slot);
-        match self.lanes().kept(register).clone() {
+        self.leave_at(register, slot, place);
+    }
+
+    /// Leaves what a group has in a register in a slot.
+    pub(super) fn leave_at(&mut self, register: RegId, slot: StackSlot, place: i32) {
+        match self.kept_of(register) {
             Kept::One(variable) => {
                 let value = self.b.use_var(variable);
                 let value = self.slot_value(register, value);
                 self.b.ins().stack_store(value, slot, place);
             }
             Kept::Vectors(variables) => {
-                for (chunk, variable) in variables.into_iter().enumerate() {
+                for (chunk, variable) in (0..).zip(variables) {
                     let value = self.b.use_var(variable);
-                    self.b
-                        .ins()
-                        .stack_store(value, slot, place + 16 * chunk as i32);
+                    self.b.ins().stack_store(value, slot, place + 16 * chunk);
                 }
             }
             Kept::Each(variables) => {
                 let bytes = self.element(register).bytes() as i32;
-                for (lane, variable) in variables.into_iter().enumerate() {
+                for (lane, variable) in (0..).zip(variables) {
                     let value = self.b.use_var(variable);
-                    self.b
-                        .ins()
-                        .stack_store(value, slot, place + bytes * lane as i32);
+                    let value = self.slot_value(register, value);
+                    self.b.ins().stack_store(value, slot, place + bytes * lane);
                 }
             }
         }
@@ -232,7 +236,7 @@ impl Lower<'_> {
     }
 
     /// A thread's value as it lies in the slot.
-    fn slot_value(&mut self, register: RegId, value: Value) -> Value {
+    pub(super) fn slot_value(&mut self, register: RegId, value: Value) -> Value {
         match self.is_predicate(register) {
             false => value,
             true => {
@@ -243,7 +247,7 @@ impl Lower<'_> {
     }
 
     /// The other way round.
-    fn register_value(&mut self, register: RegId, value: Value) -> Value {
+    pub(super) fn register_value(&mut self, register: RegId, value: Value) -> Value {
         match self.is_predicate(register) {
             false => value,
             true => self.b.ins().icmp_imm(IntCC::NotEqual, value, 0),

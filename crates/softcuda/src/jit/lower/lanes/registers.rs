@@ -232,6 +232,11 @@ impl Lower<'_> {
                     more => self.plus(value, more),
                 }
             }
+            (Kept::One(variable), Form::InTurn) => {
+                let (first, lane) = (self.b.use_var(variable), self.lane_in_turn());
+                self.left_by_group(register, Some(first), lane)
+            }
+            (Kept::Vectors(_) | Kept::Each(_), Form::InTurn) => self.held_in_turn(register),
             (Kept::One(variable), Form::Vector { chunk, .. }) => {
                 let value = self.b.use_var(variable);
                 let vector = self.spread(value);
@@ -321,6 +326,7 @@ impl Lower<'_> {
     pub(in crate::jit::lower) fn put_in_group(&mut self, register: RegId, value: Value) {
         match self.form() {
             Form::Once | Form::Thread => self.put_all(register, value),
+            Form::InTurn => self.put_in_turn(register, value),
             Form::Lane(lane) => {
                 let variable = self.lanes().written.get(&(register, lane)).copied();
                 let variable = match variable {

@@ -400,6 +400,11 @@ impl Lower<'_> {
         kept: impl Fn(&RegId) -> bool,
     ) {
         self.lanes().written.clear();
+        if let Some(bits) = bits
+            && !instruction.operation.pure()
+        {
+            return self.in_turn(instruction, bits, kept);
+        }
         for lane in 0..self.width() {
             self.set_form(Form::Lane(lane));
             let next = bits.map(|bits| {
