@@ -1,6 +1,5 @@
 //! Branches that a group takes by masks, as [`Masked`] says.
 
-use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
 use cranelift_frontend::Variable;
 use smallvec::SmallVec;
@@ -575,8 +574,7 @@ impl Lower<'_> {
     ) {
         let next = self.unless_it_wraps(from, signed);
         let mut blocks = vec![between.join];
-        let join = self.stand(between.join);
-        let mut stands = [join; WIDTH];
+        let mut stands = self.stands(Some(between.join));
         for (other, block) in between.blocks.iter().enumerate() {
             let begins_again = between.loops.iter().any(|turns| turns.head == other);
             let bits = match other == number {
@@ -588,15 +586,11 @@ impl Lower<'_> {
                     self.threads_in(&mask)
                 }
             };
-            let here = self.stand(*block);
-            for (lane, stand) in stands.iter_mut().enumerate() {
-                let counts = self.b.ins().band_imm(bits, 1 << lane);
-                let counts = self.b.ins().icmp_imm(IntCC::NotEqual, counts, 0);
-                *stand = self.b.ins().select(counts, here, *stand);
-            }
+            let here = self.stands(Some(*block));
+            stands = self.stands_by_bits(bits, here, stands);
             blocks.push(*block);
         }
-        self.part(&blocks, &stands, Some(between.join));
+        self.part(&blocks, stands, Some(between.join));
         self.enter(next);
     }
 }

@@ -350,8 +350,8 @@ impl Lower<'_> {
         let is_alone = plan.is_alone(block);
         if is_alone {
             let join = plan.control.joins[block];
-            let here = self.stand(block);
-            self.part(&[block], &[here; WIDTH], join);
+            let here = self.stands(Some(block));
+            self.part(&[block], here, join);
         }
         is_alone
     }
@@ -426,8 +426,8 @@ impl Lower<'_> {
         let (cold, next) = (self.cold_block(), self.fresh_block());
         self.b.ins().brif(over, cold, &[], next, &[]);
         self.enter(cold);
-        let here = self.stand(block);
-        self.part(&[block], &[here; WIDTH], None);
+        let here = self.stands(Some(block));
+        self.part(&[block], here, None);
         self.enter(next);
     }
 

@@ -19,15 +19,36 @@ use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
 use crate::jit::spmd::WIDTH;
 
+/// Where each thread of a group stands.
+pub(super) type Stands = [Value; WIDTH / 4];
+
 impl Lower<'_> {
-    /// What says that a thread stands where a block begins.
-    pub(super) fn stand(&mut self, block: usize) -> Value {
-        self.b.ins().iconst(types::I32, block as i64 + 1)
+    /// What says that threads stand where a block begins, or that they have ended.
+    pub(super) fn stands(&mut self, block: Option<usize>) -> Stands {
+        let number = block.map_or(ENDED, |block| block as i64 + 1);
+        let number = self.b.ins().iconst(types::I32, number);
+        [self.b.ins().splat(types::I32X4, number); WIDTH / 4]
+    }
+
+    /// The first in threads that have a bit set, the second in others.
+    pub(super) fn stands_by_bits(&mut self, bits: Value, yes: Stands, no: Stands) -> Stands {
+        let bits = self.b.ins().splat(types::I32X4, bits);
+        let mut stands = no;
+        for (chunk, stand) in stands.iter_mut().enumerate() {
+            let own = (0..4).map(|lane| 1i32 << (4 * chunk + lane));
+            let own: Vec<u8> = own.flat_map(i32::to_le_bytes).collect();
+            let own = self.b.func.dfg.constants.insert(own.into());
+            let own = self.b.ins().vconst(types::I32X4, own);
+            let set = self.b.ins().band(bits, own);
+            let set = self.b.ins().icmp(IntCC::Equal, set, own);
+            *stand = self.b.ins().bitselect(set, yes[chunk], no[chunk]);
+        }
+        stands
     }
 
     /// The threads of the group go on by themselves: each where it stands, one of `blocks`. The
     /// builder's block is filled.
-    pub(super) fn part(&mut self, blocks: &[usize], stands: &[Value; WIDTH], join: Option<usize>) {
+    pub(super) fn part(&mut self, blocks: &[usize], stands: Stands, join: Option<usize>) {
         let landing = self.landing(join);
         let mut live: Vec<RegId> = vec![];
         for block in blocks {
@@ -45,10 +66,8 @@ impl Lower<'_> {
             self.lanes().joins[join] = true;
         }
         let slot = self.lanes().slot;
-        for (lane, stand) in stands.iter().enumerate() {
-            self.b
-                .ins()
-                .stack_store(*stand, slot, STANDS + 4 * lane as i32);
+        for (chunk, stand) in (0..).zip(stands) {
+            self.b.ins().stack_store(stand, slot, STANDS + 16 * chunk);
         }
         let join = join.map_or(NOWHERE, |join| join as i64 + 1);
         let join = self.b.ins().iconst(types::I32, join);

@@ -8,12 +8,12 @@ use smallvec::SmallVec;
 
 use super::agreement::Agreement;
 use super::skips::Skip;
-use super::{ENDED, Form, Kept, in_vector, vector_of};
+use super::{Form, Kept, in_vector, vector_of};
 use crate::jit::decode::{Arg, Flow, Halves, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::{Instruction, Step};
 use crate::jit::runtime::access::Access;
-use crate::jit::spmd::{Class, Same, WIDTH, Way, in_rows};
+use crate::jit::spmd::{Class, Same, Way, in_rows};
 
 /// Accesses that are elements one after the other, if they are as is likely.
 pub(super) struct LikelyRow {
@@ -492,8 +492,11 @@ impl Lower<'_> {
         if self.is_wide() {
             self.resume(block);
         } else {
-            let (here, join) = (self.stand(block), self.lanes().plan.assumed_join(at));
-            self.part(&[block], &[here; WIDTH], join);
+            let (here, join) = (
+                self.stands(Some(block)),
+                self.lanes().plan.assumed_join(at),
+            );
+            self.part(&[block], here, join);
         }
         self.enter(next);
         self.set_form(Form::Once);
@@ -702,29 +705,22 @@ impl Lower<'_> {
     pub(super) fn part_at_branch(&mut self, at: usize, instruction: &Instruction, bits: Value) {
         let block = self.lanes().plan.control.graph.block_of[at];
         let (falls, negated) = (block + 1, instruction.guard.is_some_and(|(_, not)| not));
-        let (there, leads) = match instruction.operation.flow() {
-            Flow::Jump(label) => {
-                let taken = self.jump_target(label);
-                (self.stand(taken), Some(taken))
-            }
+        let leads = match instruction.operation.flow() {
+            Flow::Jump(label) => Some(self.jump_target(label)),
             // A thread that traps does so by itself; a block begins there.
-            _ if instruction.operation.faults() => (self.stand(block), Some(block)),
-            _ => (self.b.ins().iconst(types::I32, ENDED), None),
+            _ if instruction.operation.faults() => Some(block),
+            _ => None,
         };
-        let here = self.stand(falls);
-        let mut stands = [here; WIDTH];
-        for (lane, stand) in stands.iter_mut().enumerate() {
-            let bit = self.b.ins().band_imm(bits, 1 << lane);
-            *stand = match negated {
-                false => self.b.ins().select(bit, there, here),
-                true => self.b.ins().select(bit, here, there),
-            };
-        }
+        let (there, here) = (self.stands(leads), self.stands(Some(falls)));
+        let stands = match negated {
+            false => self.stands_by_bits(bits, there, here),
+            true => self.stands_by_bits(bits, here, there),
+        };
         let mut blocks: SmallVec<[usize; 2]> = SmallVec::new();
         blocks.push(falls);
         blocks.extend(leads);
         let join = self.lanes().plan.join(block);
-        self.part(&blocks, &stands, join);
+        self.part(&blocks, stands, join);
     }
 
     /// A bit for each thread of a group, of a predicate that varies, as the step at `at` reads it.
