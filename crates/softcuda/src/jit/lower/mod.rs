@@ -419,9 +419,16 @@ impl Lower<'_> {
         self.unit.mode == Mode::Fibers
     }
 
-    /// A block that the caller will jump to, all of it before it is [entered](Self::enter).
+    /// A block that the caller will jump to, all of it before it is [entered](Self::enter). It
+    /// rarely runs where the builder's does.
     pub fn fresh_block(&mut self) -> ir::Block {
-        self.b.create_block()
+        let here = self.b.current_block();
+        let seldom = here.is_some_and(|here| self.b.func.layout.is_cold(here));
+        let block = self.b.create_block();
+        if seldom {
+            self.b.set_cold_block(block);
+        }
+        block
     }
 
     /// The same, for what rarely runs.
