@@ -91,7 +91,7 @@ export! {
     /// Compiles a function now.
     fn cuFuncLoad(handle: CUfunction) {
         let function = function::resolve(handle)?;
-        function.code().compile(function.index()).map(drop)
+        function.code().compile(function.index(), None).map(drop)
     }
 
     /// Sets the block's shape for the next deprecated launch.

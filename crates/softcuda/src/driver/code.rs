@@ -130,9 +130,15 @@ impl Code {
         self.module.warnings.clone() + more
     }
 
-    /// The native code of a kernel; lives as long as this does.
-    pub fn compile(&self, index: usize) -> Result<Compiled> {
-        self.module.kernels()[index].compile().map_err(|error| {
+    /// The native code of a kernel, for blocks of this shape or of the usual one; lives as long as
+    /// this does.
+    pub fn compile(&self, index: usize, block: Option<[u32; 3]>) -> Result<Compiled> {
+        let kernel = &self.module.kernels()[index];
+        let compiled = match block {
+            Some(block) => kernel.compile_for(block),
+            None => kernel.compile(),
+        };
+        compiled.map_err(|error| {
             eprintln!("softcuda: {error}");
             match error.unsupported {
                 true => CUresult::CUDA_ERROR_NOT_SUPPORTED,

@@ -208,6 +208,8 @@ pub(crate) struct Unit {
     pub mode: Mode,
     /// Neighbouring threads run together where they can.
     pub vectors: bool,
+    /// It is for blocks whose rows are whole warps alone.
+    pub whole_rows: bool,
     /// In rounds: threads of the kernel may spin, so that polls are waits.
     pub spins: bool,
     /// Blocks may go through a loop in step.
@@ -456,17 +458,37 @@ pub(super) fn isa() -> Result<OwnedTargetIsa, String> {
     .clone()
 }
 
+/// In which way a kernel is compiled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// How it runs a block.
+    pub mode: Mode,
+    /// Neighbouring threads run together where they can.
+    pub vectors: bool,
+    /// For blocks whose rows are whole warps alone: see [`rows_matter`].
+    pub whole_rows: bool,
+}
+
+/// Whether a kernel is to be compiled anew for blocks whose rows are not whole warps: where lanes of
+/// a warp shuffle and vote, most of the code for these would be needed by no other.
+pub(crate) fn rows_matter(body: &Body, mode: Mode, vectors: bool) -> bool {
+    let is_of_warp = |step: &Step| match step {
+        Step::Instruction(instruction) => instruction.operation.is_of_warp(),
+        Step::Label(_) => false,
+    };
+    vectors && mode == Mode::Rounds && body.steps.iter().any(is_of_warp)
+}
+
 /// Compiles a kernel.
 pub(crate) fn compile(
     program: &Arc<Program>,
     kernel: u32,
-    mode: Mode,
-    vectors: bool,
+    how: How,
 ) -> Result<Object, CompileError> {
     // A mistake of ours, or a limit of Cranelift that it enforces by panicking, must not take the
     // program down.
     let result = catch_unwind(AssertUnwindSafe(|| {
-        compile_unit(program, kernel, mode, vectors)
+        compile_unit(program, kernel, how)
     }));
     let what = match result {
         Ok(Ok(object)) => return Ok(object),
@@ -478,12 +500,13 @@ pub(crate) fn compile(
             .unwrap_or_else(|| "the compiler panicked".into()),
     };
     // A frame that is too large for vectors may do for one thread.
-    if vectors && !cfg!(test) {
+    if how.vectors && !cfg!(test) {
         tracing::warn!(
             "{}: no vectors: {what}",
             program.functions[kernel as usize].name
         );
-        return compile(program, kernel, mode, false);
+        let vectors = false;
+        return compile(program, kernel, How { vectors, ..how });
     }
     Err(CompileError::new(
         &program.functions[kernel as usize].name,
@@ -502,9 +525,13 @@ fn kept(program: &Program, kernel: u32) -> Option<Kept> {
 fn compile_unit(
     program: &Arc<Program>,
     kernel: u32,
-    mode: Mode,
-    vectors: bool,
+    how: How,
 ) -> Result<Object, String> {
+    let How {
+        mode,
+        vectors,
+        whole_rows,
+    } = how;
     let functions = reachable(program, kernel);
     let instructions: usize = bodies(program, &functions)
         .map(|body| body.steps.len())
@@ -534,6 +561,7 @@ fn compile_unit(
         shared,
         mode,
         vectors,
+        whole_rows,
         spins: may_spin,
         passes: false,
         local: bodies(program, &functions).any(analysis::has_local),

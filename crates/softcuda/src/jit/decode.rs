@@ -378,6 +378,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// The lanes of a warp do it together: the operation is a shuffle, a vote or their like.
+    fn is_of_warp(&self) -> bool {
+        false
+    }
+
     /// The bytes behind its warp's tile that the operation uses of each lane.
     fn brings(&self) -> u32 {
         0

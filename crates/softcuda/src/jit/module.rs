@@ -14,7 +14,7 @@ use ptx::ast::{FunctionDirective, Linkage};
 use super::analysis::{self, Facts};
 use super::cache::{self, Cache, Key};
 use super::code::Code;
-use super::compile::{self, CompileError};
+use super::compile::{self, CompileError, How};
 use super::decode::{Refusal, Symbol};
 use super::layout::Field;
 use super::program::{Function, Program};
@@ -254,7 +254,10 @@ impl Module {
                 .zip(&program.functions)
                 .filter(|(_, function)| function.kernel && function.body.is_some())
                 .map(|(at, function)| {
-                    Arc::new(Kernel::new(module, &program, at, function, &variables))
+                    let way = (facts[at as usize].mode(), options.form);
+                    Arc::new(Kernel::new(
+                        module, &program, at, function, &variables, way,
+                    ))
                 })
                 .collect();
             let info = match kernels.len() {
@@ -353,7 +356,10 @@ pub(crate) struct Kernel {
     pub params_size: u32,
     module: Weak<Module>,
     function: u32,
-    code: OnceLock<Result<Code, CompileError>>,
+    /// Blocks whose rows are not whole warps have code of their own.
+    rows_matter: bool,
+    /// The code for blocks whose rows are whole warps, or for all; and that for others.
+    codes: [OnceLock<Result<Code, CompileError>>; 2],
 }
 
 impl std::fmt::Debug for Kernel {
@@ -372,12 +378,14 @@ impl Kernel {
         at: u32,
         function: &Function,
         variables: &Variables,
+        (mode, form): (Mode, Form),
     ) -> Kernel {
         let shared = compile::shared_layout(program, at);
         let body = function
             .body
             .as_ref()
             .expect("only kernels with a body are listed");
+        let rows_matter = compile::rows_matter(body, mode, form == Form::Vectors);
         let mut attributes = Attributes {
             static_shared: u32::try_from(shared.used).unwrap_or(u32::MAX),
             shared_offset: u32::try_from(shared.dynamic).unwrap_or(u32::MAX),
@@ -399,22 +407,33 @@ impl Kernel {
             params_size: function.signature.params.size as u32,
             module: Weak::clone(module),
             function: at,
-            code: OnceLock::new(),
+            rows_matter,
+            codes: [const { OnceLock::new() }; 2],
         }
     }
 
-    /// Its code, compiled on first use. What launches it keeps the module for as long as it runs.
+    /// Its code for blocks of this shape, compiled on first use. What launches it keeps the module
+    /// for as long as it runs.
     ///
     /// # Errors
     /// What the compiler could not do; the same each time.
+    pub fn compile_for(&self, block: [u32; 3]) -> Result<Compiled, CompileError> {
+        let whole_rows = !self.rows_matter || block[0].is_multiple_of(32);
+        self.code(whole_rows).map(|code| code.compiled)
+    }
+
+    /// The same for blocks of the shape that it requires, or of the usual one.
+    ///
+    /// # Errors
+    /// As above.
     pub fn compile(&self) -> Result<Compiled, CompileError> {
-        self.code().map(|code| code.compiled)
+        self.compile_for(self.attributes.reqntid.unwrap_or([32, 1, 1]))
     }
 
     /// How long it took to compile, and the bytes of machine code, once it is.
     #[cfg(test)]
     pub fn compile_cost(&self) -> Option<(Duration, usize)> {
-        let code = self.code.get()?.as_ref().ok()?;
+        let code = self.codes[0].get()?.as_ref().ok()?;
         Some((code.time, code.size))
     }
 
@@ -427,17 +446,19 @@ impl Kernel {
     /// Whether its code came from the cache, once it has any.
     #[cfg(test)]
     pub fn is_cached(&self) -> Option<bool> {
-        Some(self.code.get()?.as_ref().ok()?.cached)
+        Some(self.codes[0].get()?.as_ref().ok()?.cached)
     }
 
-    fn code(&self) -> Result<&Code, CompileError> {
-        // Each kernel has a cell of its own, so threads compile different kernels at once.
-        let code = self.code.get_or_init(|| self.make_code());
+    fn code(&self, whole_rows: bool) -> Result<&Code, CompileError> {
+        // Each kernel has cells of its own, so threads compile different kernels at once.
+        let [usual, other] = &self.codes;
+        let code = if whole_rows { usual } else { other };
+        let code = code.get_or_init(|| self.make_code(whole_rows));
         code.as_ref().map_err(Clone::clone)
     }
 
     /// Its code from the cache, or else from the compiler.
-    fn make_code(&self) -> Result<Code, CompileError> {
+    fn make_code(&self, whole_rows: bool) -> Result<Code, CompileError> {
         let start = Instant::now();
         let module = self.module();
         compile::check_reachable(&module.program, self.function)?;
@@ -445,9 +466,13 @@ impl Kernel {
             (Mode::Rounds, Form::Fibers) => Mode::Fibers,
             (mode, _) => mode,
         };
-        let vectors = module.form == Form::Vectors;
+        let how = How {
+            mode,
+            vectors: module.form == Form::Vectors,
+            whole_rows: whole_rows && self.rows_matter,
+        };
         let kept = module.cache.as_ref().map(|(cache, source)| {
-            let key = Key::new(source, self.function, &self.name, mode, vectors);
+            let key = Key::new(source, self.function, &self.name, how);
             (cache, key)
         });
         let found = kept.as_ref().and_then(|(cache, key)| {
@@ -458,7 +483,7 @@ impl Kernel {
         let mut code = match found {
             Some(code) => code,
             None => {
-                let object = compile::compile(&module.program, self.function, mode, vectors)?;
+                let object = compile::compile(&module.program, self.function, how)?;
                 if let Some((cache, key)) = &kept {
                     cache.put(key, &object);
                 }

@@ -6,8 +6,7 @@ use std::sync::OnceLock;
 use sha2::{Digest, Sha256};
 
 use super::HASH;
-use crate::grid::context::Mode;
-use crate::jit::compile;
+use crate::jit::compile::{self, How};
 use crate::jit::module::LoadOptions;
 
 /// A module's source and how it is loaded.
@@ -38,13 +37,10 @@ pub(crate) struct Key([u8; HASH]);
 
 impl Key {
     /// Of the kernel that is this function of a module.
-    pub fn new(source: &Source, function: u32, name: &str, mode: Mode, vectors: bool) -> Key {
+    pub fn new(source: &Source, function: u32, name: &str, how: How) -> Key {
         let mut hash = source.0.clone();
         put(&mut hash, name.as_bytes());
-        put(
-            &mut hash,
-            format!("{function} {mode:?} {vectors}").as_bytes(),
-        );
+        put(&mut hash, format!("{function} {how:?}").as_bytes());
         Key(hash.finalize().into())
     }
 

@@ -9,15 +9,24 @@ use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 use super::*;
-use crate::grid;
+use crate::grid::context::Mode;
 use crate::grid::launch::FaultKind;
 use crate::jit::code::Code;
-use crate::jit::compile;
+use crate::jit::compile::{self, How};
 use crate::jit::harness::{self, buffer};
 use crate::jit::module::{Form, LoadOptions, Module};
 
 /// What a cache may take in most tests.
 const PLENTY: u64 = 64 << 20;
+
+/// A way to compile.
+fn how(mode: Mode, vectors: bool) -> How {
+    How {
+        mode,
+        vectors,
+        whole_rows: false,
+    }
+}
 
 /// A folder that nobody else may use.
 fn private() -> TempDir {
@@ -310,12 +319,17 @@ fn keys_tell_kernels_apart() {
         Source::of(b"a", &older),
         Source::of(b"a", &fibers),
     ] {
-        use crate::grid::context::Mode::*;
-        names.push(Key::new(&source, 0, "k", Loop, true).name());
-        names.push(Key::new(&source, 0, "k", Loop, false).name());
-        names.push(Key::new(&source, 0, "k", Rounds, true).name());
-        names.push(Key::new(&source, 1, "k", Loop, true).name());
-        names.push(Key::new(&source, 0, "l", Loop, true).name());
+        use Mode::*;
+        names.push(Key::new(&source, 0, "k", how(Loop, true)).name());
+        names.push(Key::new(&source, 0, "k", how(Loop, false)).name());
+        names.push(Key::new(&source, 0, "k", how(Rounds, true)).name());
+        let whole_rows = How {
+            whole_rows: true,
+            ..how(Rounds, true)
+        };
+        names.push(Key::new(&source, 0, "k", whole_rows).name());
+        names.push(Key::new(&source, 1, "k", how(Loop, true)).name());
+        names.push(Key::new(&source, 0, "l", how(Loop, true)).name());
     }
     let count = names.len();
     names.sort();
@@ -335,7 +349,7 @@ fn object() -> (Key, Object, Arc<Module>) {
     };
     let source = Source::of(source.as_bytes(), &options);
     let vectors = options.form == Form::Vectors;
-    let key = Key::new(&source, 0, "k", grid::context::Mode::Loop, vectors);
+    let key = Key::new(&source, 0, "k", how(Mode::Loop, vectors));
     assert_eq!(files(folder.path()), [folder.path().join(key.name())]);
     let object = cache.get(&key).expect("it was kept");
     (key, object, module)
@@ -359,7 +373,7 @@ fn damage_is_noticed() {
     assert!(unpack(&key, &damaged).is_none());
     // Under another name.
     let other = Source::of(b"", &LoadOptions::default());
-    let other = Key::new(&other, 0, "k", grid::context::Mode::Loop, true);
+    let other = Key::new(&other, 0, "k", how(Mode::Loop, true));
     assert!(unpack(&other, &whole).is_none());
 
     // Of another format, and whole.
@@ -474,7 +488,7 @@ fn what_was_used_longest_ago_goes_first() {
     let keys: Vec<Key> = (0u32..60)
         .map(|number| {
             let source = Source::of(&number.to_le_bytes(), &LoadOptions::default());
-            Key::new(&source, 0, "k", grid::context::Mode::Loop, true)
+            Key::new(&source, 0, "k", how(Mode::Loop, true))
         })
         .collect();
     let other = folder.path().join("of the user");
@@ -558,7 +572,7 @@ fn compiling_again_gives_the_same_object() {
             let kernel = &module.kernels()[at];
             let mode = kernel.compile().expect("it compiles").mode;
             let program = module.shared_program();
-            let object = compile::compile(&program, kernel.function(), mode, true);
+            let object = compile::compile(&program, kernel.function(), how(mode, true));
             object.expect("it compiles").to_bytes()
         };
         for at in 0..harness::load(&text).kernels().len() {

@@ -337,6 +337,7 @@ impl Lower<'_> {
                 tiles,
                 stride: Tile::stride(self.unit.kept).expect("a unit keeps no more than fits"),
                 regions: self.region_blocks(count),
+                by_chains: vec![false; count],
                 columns: vec![None; count],
                 region: 0,
                 all: self.b.declare_var(types::I32),

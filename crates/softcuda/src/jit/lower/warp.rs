@@ -332,6 +332,10 @@ impl Operation for Meet {
         true
     }
 
+    fn is_of_warp(&self) -> bool {
+        true
+    }
+
     fn waits_in_rounds(&self) -> bool {
         true
     }

@@ -319,11 +319,23 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether groups never come to a step, or behind the last one. Its block has no code.
+    /// Whether groups never come to a block: it has no code.
+    fn has_no_code(&mut self, block: usize) -> bool {
+        let lanes = self.lanes();
+        let regions = lanes.plan.regions.as_ref();
+        let region = regions.and_then(|regions| regions.of[block]);
+        let in_chain = match (&lanes.turns, region) {
+            (Some(turns), Some(region)) => turns.by_chains[region],
+            _ => false,
+        };
+        in_chain || lanes.plan.is_unreached(block)
+    }
+
+    /// Whether groups never come to a step, or behind the last one.
     fn is_unreached(&mut self, at: usize) -> bool {
+        let block = self.lanes().plan.control.block_at(at);
+        let unreached = self.has_no_code(block);
         let plan = &self.lanes().plan;
-        let block = plan.control.block_at(at);
-        let unreached = plan.is_unreached(block);
         if unreached && plan.control.first[block] == at {
             let here = self.lanes().group_blocks[block];
             self.b.ins().jump(here, &[]);
@@ -379,7 +391,7 @@ impl Lower<'_> {
                     let begins = self.lanes().group_blocks[0];
                     self.b.ins().jump(begins, &[]);
                 }
-                Some(before) if self.lanes().plan.is_unreached(before) => {}
+                Some(before) if self.has_no_code(before) => {}
                 Some(before) if self.lanes().plan.is_alone(before) => {}
                 Some(before) => {
                     let falls = self.way_to(before, block);
@@ -392,7 +404,7 @@ impl Lower<'_> {
             self.lanes().fetched.clear();
             self.enter_region(block);
             self.begin_turn(block);
-            if !self.lanes().plan.is_unreached(block) {
+            if !self.has_no_code(block) {
                 self.group_polls(block);
             }
         }

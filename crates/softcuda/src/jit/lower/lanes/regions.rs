@@ -20,7 +20,7 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, Value, types};
+use cranelift_codegen::ir::{self, Block, InstBuilder, MemFlags, TrapCode, Value, types};
 use cranelift_frontend::{Switch, Variable};
 
 use super::chains::InChain;
@@ -82,6 +82,8 @@ pub(in crate::jit::lower) struct Turns {
     pub tiles: Value,
     pub stride: usize,
     pub regions: Vec<RegionBlocks>,
+    /// By region, whether chains do it for all warps, so that groups have no code for it.
+    pub by_chains: Vec<bool>,
     /// By region, what its groups [have in common](super::columns), if they take it from a table.
     pub columns: Vec<Option<Columns>>,
     /// The region that is lowered.
@@ -440,10 +442,18 @@ impl Lower<'_> {
         for region in 0..count {
             self.close_region(region);
         }
+        if self.unit.whole_rows {
+            let in_chain = |region| self.chain_with(region).is_some();
+            self.turns().by_chains = (0..count).map(in_chain).collect();
+        }
         self.plan_wide();
         self.plan_columns();
         self.lower_group_steps();
         for region in 0..count {
+            if self.turns().by_chains[region] {
+                self.open_chain(region);
+                continue;
+            }
             self.open_region(region);
             self.lower_past(region);
             self.end_region(region);
@@ -601,6 +611,23 @@ impl Lower<'_> {
         self.reads_bits = instruction.reads_bits;
         instruction.operation.lower(self);
         self.set_form(Form::Once);
+    }
+
+    /// All that there is of a region that chains do.
+    fn open_chain(&mut self, region: usize) {
+        let blocks = self.turns().regions[region];
+        let chain = self.chain_from(region);
+        if let Some(last) = chain.last() {
+            self.turns().region = region;
+            self.b.switch_to_block(blocks.enter);
+            self.lower_chain(&chain);
+            if let (_, _, Exit::To(target)) = self.region(*last) {
+                self.go_to_target(target);
+            }
+        }
+        // What groups would do last leads here, and no group comes to that.
+        self.b.switch_to_block(blocks.latch);
+        self.b.ins().trap(TrapCode::unwrap_user(1));
     }
 
     /// What the warps do at the head of a region, and each group when it begins with it.
