@@ -227,19 +227,17 @@ impl Lower<'_> {
         };
         let (fast, slow, next) = (self.fresh_block(), self.cold_block(), self.fresh_block());
         self.b.ins().brif(outside, slow, &[], fast, &[]);
-        self.lanes().written.clear();
-        for (block, checked) in [(slow, false), (fast, true)] {
-            self.enter(block);
-            self.lanes().checked = checked;
-            for lane in 0..self.width() {
-                self.set_form(Form::Lane(lane));
-                instruction.operation.lower(self);
-            }
-            self.b.ins().jump(next, &[]);
-        }
+        self.enter(slow);
+        let all = self.every_bit();
+        let all = self.b.ins().iconst(types::I32, all);
+        self.in_turn(instruction, all, |_| false);
+        self.b.ins().jump(next, &[]);
+        self.enter(fast);
+        self.lanes().checked = true;
+        self.each(instruction, None, |_| true);
         self.lanes().checked = false;
+        self.b.ins().jump(next, &[]);
         self.enter(next);
-        self.gather_written(instruction);
         if let Some(done) = row {
             self.b.ins().jump(done, &[]);
             self.enter(done);
