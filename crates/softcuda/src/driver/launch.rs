@@ -103,7 +103,9 @@ pub(crate) fn prepare(function: &Function, config: &Config, params: Box<[u8]>) -
     let limits = &function.context().limits;
     let stack_limit = u32::try_from(limits.get(Limits::STACK_SIZE)?).unwrap_or(u32::MAX);
     Ok(Launch {
-        code: function.code().compile(function.index(), Some(config.block))?,
+        code: function
+            .code()
+            .compile(function.index(), Some(config.block))?,
         owner: function.code().clone(),
         device: function.context().device(),
         kernel: function.code().kernel_name(function.index()),

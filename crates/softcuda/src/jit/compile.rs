@@ -487,9 +487,7 @@ pub(crate) fn compile(
 ) -> Result<Object, CompileError> {
     // A mistake of ours, or a limit of Cranelift that it enforces by panicking, must not take the
     // program down.
-    let result = catch_unwind(AssertUnwindSafe(|| {
-        compile_unit(program, kernel, how)
-    }));
+    let result = catch_unwind(AssertUnwindSafe(|| compile_unit(program, kernel, how)));
     let what = match result {
         Ok(Ok(object)) => return Ok(object),
         Ok(Err(what)) => what,
@@ -522,11 +520,7 @@ fn kept(program: &Program, kernel: u32) -> Option<Kept> {
     (definitions <= MAX_DEFINITIONS).then(|| liveness::kept(body, &waits))?
 }
 
-fn compile_unit(
-    program: &Arc<Program>,
-    kernel: u32,
-    how: How,
-) -> Result<Object, String> {
+fn compile_unit(program: &Arc<Program>, kernel: u32, how: How) -> Result<Object, String> {
     let How {
         mode,
         vectors,

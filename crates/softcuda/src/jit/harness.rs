@@ -155,7 +155,9 @@ pub(crate) fn launch(
         params[at..at + value.len()].copy_from_slice(value);
     }
     Launch {
-        code: kernel.compile_for(block).unwrap_or_else(|error| panic!("{error}")),
+        code: kernel
+            .compile_for(block)
+            .unwrap_or_else(|error| panic!("{error}")),
         owner: module.clone(),
         device: Device::FIRST,
         kernel: Arc::clone(&kernel.name),

@@ -255,9 +255,7 @@ impl Module {
                 .filter(|(_, function)| function.kernel && function.body.is_some())
                 .map(|(at, function)| {
                     let way = (facts[at as usize].mode(), options.form);
-                    Arc::new(Kernel::new(
-                        module, &program, at, function, &variables, way,
-                    ))
+                    Arc::new(Kernel::new(module, &program, at, function, &variables, way))
                 })
                 .collect();
             let info = match kernels.len() {

@@ -23,6 +23,7 @@ mod control;
 mod corpus;
 mod forms;
 mod fuzz;
+mod in_turn;
 mod joined;
 mod known;
 mod likely_rows;

@@ -20,6 +20,8 @@ pub(super) struct InTurn {
     /// Where registers lie in the slot, and where there is room for more.
     places: HashMap<RegId, i32>,
     size: i32,
+    /// Those that the group has once, and the step does not write.
+    once: Vec<RegId>,
 }
 
 impl Lower<'_> {
@@ -38,10 +40,19 @@ impl Lower<'_> {
             lane,
             places: HashMap::new(),
             size: 0,
+            once: vec![],
         });
-        for register in &instruction.reads {
-            if !matches!(self.kept_of(*register), Kept::One(_)) {
-                self.leave_in_turn(*register);
+        // The index of the array that it accesses is read too, and perhaps written.
+        let element = self.runs.elements.get(&self.step);
+        let index = element.map(|element| element.index);
+        for register in instruction.reads.iter().copied().chain(index) {
+            match self.kept_of(register) {
+                Kept::One(_) if instruction.writes.contains(&register) => {}
+                Kept::One(_) => {
+                    self.leave_in_turn(register);
+                    self.turn().once.push(register);
+                }
+                _ => self.leave_in_turn(register),
             }
         }
         for register in &instruction.writes {
@@ -52,7 +63,7 @@ impl Lower<'_> {
         }
         let all = self.every_bit();
         let bits = self.b.ins().band_imm(bits, all);
-        let (head, turn, done) = (self.b.create_block(), self.fresh_block(), self.fresh_block());
+        let (head, turn, done) = (self.cold_block(), self.cold_block(), self.fresh_block());
         let left = self.b.append_block_param(head, types::I32);
         self.b.ins().jump(head, &[BlockArg::Value(bits)]);
         self.b.switch_to_block(head);
@@ -94,12 +105,22 @@ impl Lower<'_> {
 
     /// What it has in a register that differs from thread to thread.
     pub(super) fn held_in_turn(&mut self, register: RegId) -> Value {
-        // What is no operand of the step is the index of the array that it accesses.
-        self.leave_in_turn(register);
         let (from, at) = self.place_of_turn(register);
         let ty = self.element(register);
         let value = self.b.ins().load(ty, MemFlags::trusted(), from, at);
         self.register_value(register, value)
+    }
+
+    /// What the group has once in a register: what the step does not write, the loop takes from
+    /// memory, so that nothing stays in registers on its account.
+    pub(super) fn first_in_turn(&mut self, register: RegId) -> Option<Value> {
+        if !self.turn().once.contains(&register) {
+            return None;
+        }
+        let (slot, place) = (self.lanes().turns_slot, self.place_in_turn(register));
+        let ty = self.element(register);
+        let value = self.b.ins().stack_load(ty, slot, place);
+        Some(self.register_value(register, value))
     }
 
     /// Puts what it has computed into a register.
@@ -111,7 +132,7 @@ impl Lower<'_> {
 
     /// Where it has a register: so far from an address.
     fn place_of_turn(&mut self, register: RegId) -> (Value, i32) {
-        let (lane, place) = (self.turn().lane, self.place_in_turn(register));
+        let (lane, place) = (self.turn().lane, self.turn().places[&register]);
         let (slot, bytes) = (self.lanes().turns_slot, self.element(register).bytes());
         let base = self.b.ins().stack_addr(types::I64, slot, 0);
         let distance = self.b.ins().imul_imm(lane, i64::from(bytes));

@@ -233,7 +233,11 @@ impl Lower<'_> {
                 }
             }
             (Kept::One(variable), Form::InTurn) => {
-                let (first, lane) = (self.b.use_var(variable), self.lane_in_turn());
+                let first = match self.first_in_turn(register) {
+                    Some(first) => first,
+                    None => self.b.use_var(variable),
+                };
+                let lane = self.lane_in_turn();
                 self.left_by_group(register, Some(first), lane)
             }
             (Kept::Vectors(_) | Kept::Each(_), Form::InTurn) => self.held_in_turn(register),

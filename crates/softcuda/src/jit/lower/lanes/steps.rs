@@ -490,10 +490,7 @@ impl Lower<'_> {
         if self.is_wide() {
             self.resume(block);
         } else {
-            let (here, join) = (
-                self.stands(Some(block)),
-                self.lanes().plan.assumed_join(at),
-            );
+            let (here, join) = (self.stands(Some(block)), self.lanes().plan.assumed_join(at));
             self.part(&[block], here, join);
         }
         self.enter(next);
