@@ -121,6 +121,27 @@ fn a_thread_in_turn_faults_by_itself() {
     }
 }
 
+/// The same where the index alone is wrong, and what is loaded takes its place; also in a branch.
+#[test]
+fn an_index_that_its_load_replaces_is_checked() {
+    let load = "mul.wide.u32 %rd5, %r10, 4; add.u64 %rd5, %rd2, %rd5;
+        ld.global.u32 %r10, [%rd5]; mov.u32 %r9, %r10;";
+    let branch = format!("@!%p1 bra past; {load} past:");
+    for wrong in [0u32, 3, 8, 13, 15] {
+        for load in [load, &branch] {
+            for body in both(&format!(
+                "setp.eq.u32 %p2, %r1, {wrong}; setp.eq.and.u32 %p2, %r30, 2, %p2;
+                @%p2 add.u32 %r10, %r10, 0x8000000; {load}"
+            )) {
+                let fault = Err((FaultKind::IllegalAddress, [0; 3], Some([wrong, 2, 0])));
+                for who in [1 << wrong, 0xaaaa_aaaa | 1 << wrong, u32::MAX] {
+                    assert_eq!(same(&body, [16, 4, 1], who), fault, "{who:x}");
+                }
+            }
+        }
+    }
+}
+
 /// A parameter's pointer leads into another allocation, below or above its own: each access passes,
 /// also after others that did, and one beyond the end faults all the same.
 #[test]
