@@ -83,7 +83,9 @@ impl Lower<'_> {
             entry,
             Entry::SharedBase | Entry::SharedUnitsLess(..) | Entry::ArrayCount(_)
         );
-        is_one && self.form() != Form::Thread && self.entry.end.is_some() && self.is_simple()
+        let in_turn = self.form() == Form::InTurn && (is_one || entry == Entry::Sites);
+        let in_groups = is_one && self.form() != Form::Thread && self.is_simple();
+        (in_turn || in_groups) && self.entry.end.is_some()
     }
 
     fn taken(&mut self, entry: Entry) -> Value {

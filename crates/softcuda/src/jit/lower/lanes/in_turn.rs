@@ -39,9 +39,11 @@ impl Lower<'_> {
         self.lanes().in_turn = Some(InTurn {
             lane,
             places: HashMap::new(),
-            size: 0,
+            size: 16,
             once: vec![],
         });
+        let (slot, first) = (self.lanes().turns_slot, self.thread);
+        self.b.ins().stack_store(first, slot, 0);
         // The index of the array that it accesses is read too, and perhaps written.
         let element = self.runs.elements.get(&self.step);
         let index = element.map(|element| element.index);
@@ -96,9 +98,10 @@ impl Lower<'_> {
         self.turn().lane
     }
 
-    /// Its context, given the group's first.
-    pub(super) fn context_in_turn(&mut self, first: Value) -> Value {
-        let lane = self.turn().lane;
+    /// Its context.
+    pub(super) fn context_in_turn(&mut self) -> Value {
+        let (lane, slot) = (self.turn().lane, self.lanes().turns_slot);
+        let first = self.b.ins().stack_load(types::I64, slot, 0);
         let distance = self.b.ins().imul_imm(lane, THREAD_STRIDE as i64);
         self.b.ins().iadd(first, distance)
     }

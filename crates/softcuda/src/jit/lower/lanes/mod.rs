@@ -256,10 +256,7 @@ impl Lower<'_> {
                 let first = self.b.use_var(first);
                 self.thread = self.b.ins().iadd_imm(first, (lane * THREAD_STRIDE) as i64);
             }
-            Form::InTurn => {
-                let first = self.b.use_var(first);
-                self.thread = self.context_in_turn(first);
-            }
+            Form::InTurn => self.thread = self.context_in_turn(),
             _ => self.thread = self.b.use_var(first),
         }
     }
@@ -466,7 +463,7 @@ impl Lower<'_> {
             form: Form::Thread,
             registers: vec![None; self.register_types.len()],
             in_turn: None,
-            turns_slot: slot(&mut self.b, 0),
+            turns_slot: slot(&mut self.b, 16),
             written: HashMap::new(),
             halves: HashMap::new(),
             split: HashMap::new(),
