@@ -469,8 +469,8 @@ pub(crate) struct How {
     pub whole_rows: bool,
 }
 
-/// Whether a kernel is to be compiled anew for blocks whose rows are not whole warps: where lanes of
-/// a warp shuffle and vote, most of the code for these would be needed by no other.
+/// Whether a kernel is to be compiled anew for blocks whose rows are not whole warps: where lanes
+/// of a warp shuffle and vote, no other block needs most of the code for these.
 pub(crate) fn rows_matter(body: &Body, mode: Mode, vectors: bool) -> bool {
     let is_of_warp = |step: &Step| match step {
         Step::Instruction(instruction) => instruction.operation.is_of_warp(),

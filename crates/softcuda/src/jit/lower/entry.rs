@@ -77,7 +77,8 @@ impl Lower<'_> {
 
     /// Whether what is lowered takes a value from the native stack: groups that go from wait to
     /// wait do where they need it few times. It would not stay in a register until then, and to
-    /// compute it again takes longer.
+    /// compute it again takes longer. Loops over threads in turn do, too, so that no register is
+    /// taken from other code.
     fn is_taken(&mut self, entry: Entry) -> bool {
         let is_one = matches!(
             entry,

@@ -7,8 +7,8 @@
 //!
 //! `a * b + c` is mostly told without doubles. Where the nearest single `r` is between `c / 2` and
 //! `2 c`, `c - r` is exact (Sterbenz), and the sign of `a * b + (c - r)` is right though it is
-//! rounded: a small sum may become zero, but keeps its sign. CUDA's `expf` is such a case: it adds a
-//! constant, which is what makes it likely, so that the rest is not compiled where it is.
+//! rounded: a small sum may become zero, but keeps its sign. CUDA's `expf` is such a case: it adds
+//! a constant. Where a constant is added, a function of the runtime does the rest.
 
 use std::mem::offset_of;
 

@@ -18,7 +18,7 @@ pub(crate) const SITE_SIZE: i32 = size_of::<Site>() as i32;
 pub(crate) const SITE_BASE: i32 = offset_of!(Site, base) as i32;
 pub(crate) const SITE_UNITS: i32 = offset_of!(Site, units) as i32;
 
-/// The layout of [`Access`] and of [`Asked`], for code that looks at an access's site.
+/// The size of an [`Access`], for code that looks at an access's site.
 pub(crate) const ACCESS_SIZE: i64 = size_of::<Access>() as i64;
 
 /// Accesses that one check is of.

@@ -17,7 +17,8 @@ use crate::jit::program::Instruction;
 pub(super) struct InTurn {
     /// Its number in the group.
     lane: Value,
-    /// Where registers lie in the slot, and where there is room for more.
+    /// Where registers lie in the slot, behind the context of the group's first thread, and where
+    /// there is room for more.
     places: HashMap<RegId, i32>,
     size: i32,
     /// Those that the group has once, and the step does not write.
@@ -180,15 +181,12 @@ impl Lower<'_> {
     fn take_in_turn(&mut self, register: RegId) {
         let (slot, place) = (self.lanes().turns_slot, self.place_in_turn(register));
         let element = self.element(register);
-        let (apart, ty) = match self.kept_of(register) {
-            Kept::Vectors(_) => (16, vector_of(element)),
-            _ => (element.bytes() as i32, element),
+        let (ty, variables) = match self.kept_of(register) {
+            Kept::One(variable) => (element, vec![variable]),
+            Kept::Vectors(variables) => (vector_of(element), variables.into_vec()),
+            Kept::Each(variables) => (element, variables.into_vec()),
         };
-        let variables: Vec<_> = match self.kept_of(register) {
-            Kept::One(variable) => vec![variable],
-            Kept::Vectors(variables) => variables.into_vec(),
-            Kept::Each(variables) => variables.into_vec(),
-        };
+        let apart = ty.bytes() as i32;
         for (n, variable) in (0..).zip(variables) {
             let mut value = self.b.ins().stack_load(ty, slot, place + apart * n);
             if !ty.is_vector() {

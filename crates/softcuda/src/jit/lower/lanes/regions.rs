@@ -613,6 +613,14 @@ impl Lower<'_> {
         self.set_form(Form::Once);
     }
 
+    /// The warps go through a chain, to where its last region leads. Fills the builder's block.
+    fn go_through(&mut self, chain: &[usize], last: usize) {
+        self.lower_chain(chain);
+        if let (_, _, Exit::To(target)) = self.region(last) {
+            self.go_to_target(target);
+        }
+    }
+
     /// All that there is of a region that chains do.
     fn open_chain(&mut self, region: usize) {
         let blocks = self.turns().regions[region];
@@ -620,10 +628,7 @@ impl Lower<'_> {
         if let Some(last) = chain.last() {
             self.turns().region = region;
             self.b.switch_to_block(blocks.enter);
-            self.lower_chain(&chain);
-            if let (_, _, Exit::To(target)) = self.region(*last) {
-                self.go_to_target(target);
-            }
+            self.go_through(&chain, *last);
         }
         // What groups would do last leads here, and no group comes to that.
         self.b.switch_to_block(blocks.latch);
@@ -648,10 +653,7 @@ impl Lower<'_> {
             }
             self.b.ins().brif(is_full, full, &[], partial, &[]);
             self.b.switch_to_block(full);
-            self.lower_chain(&chain);
-            if let (_, _, Exit::To(target)) = self.region(*last) {
-                self.go_to_target(target);
-            }
+            self.go_through(&chain, *last);
             self.b.switch_to_block(partial);
         }
         if let Some((_, number)) = wait {
