@@ -20,6 +20,7 @@ use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use parking_lot::Mutex;
 
 use super::analysis;
+use super::blocks;
 use super::code::Target;
 use super::decode::Callee;
 use super::dump::Dump;
@@ -694,6 +695,7 @@ impl Unit {
                 let of_function = |error: String| format!("{}: {error}", function.name);
                 exits::first(context, self.isa.flags())
                     .map_err(|error| of_function(pretty_error(&context.func, error)))?;
+                blocks::join(&mut context.func);
                 phis::remove(&mut context.func);
                 dump.lowered(&context.func);
                 let compiled = compiler.compile(&self.isa, &dump);

@@ -132,6 +132,17 @@ pub(crate) enum Arg {
     Sink,
 }
 
+impl Arg {
+    /// The register that this names as a destination, maybe with a predicate beside it.
+    pub fn target(&self) -> Option<RegId> {
+        match self {
+            Arg::Reg(id) => Some(*id),
+            Arg::Pair(to, _) => to.target(),
+            _ => None,
+        }
+    }
+}
+
 /// What a video instruction takes of a register: some of its bytes or halves, or its negation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Selector {

@@ -47,6 +47,7 @@
 //! and an index is compared with that.
 
 mod analysis;
+mod blocks;
 pub(crate) mod cache;
 mod code;
 mod compile;

@@ -23,6 +23,8 @@ impl Votes {
             .iter()
             .filter_map(|name| Type::from_name(name));
         match instruction.opcode.as_str() {
+            // The others say which lane's.
+            "shfl" => self.copy_all(&args[..args.len().min(2)]),
             name if opcode::has(name, Fact::Moves) => self.copy_all(args),
             "cvt" => {
                 for (arg, ty) in args.iter().zip(types) {
@@ -45,10 +47,13 @@ impl Votes {
     }
 
     fn copy_all(&mut self, args: &[Arg]) {
-        if let [Arg::Reg(to), rest @ ..] = args {
+        let [to, rest @ ..] = args else {
+            return;
+        };
+        if let Some(to) = to.target() {
             for arg in rest {
                 if let Arg::Reg(from) = arg {
-                    self.copies.push((*to, *from));
+                    self.copies.push((to, *from));
                 }
             }
         }

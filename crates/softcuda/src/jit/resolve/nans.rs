@@ -19,7 +19,7 @@ enum Class {
     Arithmetic,
     /// It looks at its operands as arithmetic does; its result is no float.
     Test,
-    /// It hands one of its operands on.
+    /// It hands one of its operands on, or another thread's.
     Copy,
     /// It writes no register.
     Sink,
@@ -60,6 +60,7 @@ fn class(instruction: &Instruction) -> Class {
             Class::Test
         }
         "mov" | "selp" if matches!(last, Some(Type::F32 | Type::B32)) => Class::Copy,
+        "shfl" => Class::Copy,
         "st" | "red" => Class::Sink,
         _ => Class::Other,
     }
@@ -98,7 +99,16 @@ impl Nans {
             Class::Arithmetic => {}
             Class::Test => mark(&mut self.raw, written),
             Class::Sink => mark(&mut self.seen, read),
-            Class::Copy => self.copy(written, read),
+            Class::Copy => {
+                // The others say which lane's.
+                let (handed_on, others) = read.split_at(match instruction.opcode.as_str() {
+                    "shfl" => read.len().min(1),
+                    _ => read.len(),
+                });
+                self.copy(written, handed_on);
+                mark(&mut self.raw, others);
+                mark(&mut self.seen, others);
+            }
             Class::Other => {
                 mark(&mut self.raw, args);
                 mark(&mut self.seen, args);
@@ -107,14 +117,14 @@ impl Nans {
     }
 
     fn copy(&mut self, written: &[Arg], read: &[Arg]) {
-        let [Arg::Reg(to)] = written else {
+        let Some(to) = written.first().and_then(Arg::target) else {
             mark(&mut self.raw, written);
             mark(&mut self.seen, read);
             return;
         };
         for arg in read {
             match arg {
-                Arg::Reg(from) => self.copies.push((*to, *from)),
+                Arg::Reg(from) => self.copies.push((to, *from)),
                 Arg::Imm(Immediate::F32(bits)) if f32::from_bits(*bits).is_nan() => {
                     mark(&mut self.raw, written)
                 }
@@ -199,7 +209,7 @@ impl Decision {
     pub fn reads_bits(&self, instruction: &Instruction, args: &[Arg]) -> bool {
         match class(instruction) {
             Class::Arithmetic | Class::Test => false,
-            Class::Copy => !matches!(args.first(), Some(Arg::Reg(to)) if self.lazy[to.0 as usize]),
+            Class::Copy => !args.first().and_then(Arg::target).is_some_and(|to| self.lazy[to.0 as usize]),
             Class::Sink | Class::Other => true,
         }
     }

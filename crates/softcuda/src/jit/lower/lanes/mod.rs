@@ -178,6 +178,8 @@ pub(in crate::jit::lower) struct Lanes {
     /// Where registers lie in it.
     places: HashMap<RegId, i32>,
     size: i32,
+    /// Where the threads of a group part, wherever that is: takes where they stand, join and land.
+    leaves: Block,
     /// Goes to the next thread of a group that parted.
     next: Block,
     /// Goes to the next group.
@@ -492,6 +494,7 @@ impl Lower<'_> {
             local: None,
             places: HashMap::new(),
             size: REGISTERS,
+            leaves: self.leaving_block(),
             next: self.cold_block(),
             parted: self.cold_block(),
             latch,

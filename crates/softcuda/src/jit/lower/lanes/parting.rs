@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
-    self, Block, InstBuilder, MemFlags, StackSlot, Type as ValueType, Value, types,
+    self, Block, BlockArg, InstBuilder, MemFlags, StackSlot, Type as ValueType, Value, types,
 };
 use cranelift_frontend::Switch;
 
@@ -65,18 +65,40 @@ impl Lower<'_> {
             self.parts_at(join);
             self.lanes().joins[join] = true;
         }
-        let slot = self.lanes().slot;
-        for (chunk, stand) in (0..).zip(stands) {
-            self.b.ins().stack_store(stand, slot, STANDS + 16 * chunk);
-        }
         let join = join.map_or(NOWHERE, |join| join as i64 + 1);
-        let join = self.b.ins().iconst(types::I32, join);
-        self.b.ins().stack_store(join, slot, JOIN);
+        let mut args = stands.to_vec();
+        for number in [join, landing as i64] {
+            args.push(self.b.ins().iconst(types::I32, number));
+        }
+        let args: Vec<BlockArg> = args.into_iter().map(BlockArg::from).collect();
+        let leaves = self.lanes().leaves;
+        self.b.ins().jump(leaves, &args);
+    }
+
+    /// A block that threads of groups come to as they part.
+    pub(super) fn leaving_block(&mut self) -> Block {
+        let block = self.cold_block();
+        let stands = [types::I32X4; WIDTH / 4];
+        for ty in stands.into_iter().chain([types::I32; 2]) {
+            self.b.append_block_param(block, ty);
+        }
+        block
+    }
+
+    /// What all that part have in common: the group's threads get their turns, where they stand,
+    /// join and land is said. Fills the block that they go to.
+    fn leave(&mut self) {
+        let (leaves, slot) = (self.lanes().leaves, self.lanes().slot);
+        self.b.switch_to_block(leaves);
+        self.set_form(Form::Once);
+        let places = (0..WIDTH as i32 / 4).map(|chunk| STANDS + 16 * chunk);
+        let given = self.b.block_params(leaves).to_vec();
+        for (value, place) in given.into_iter().zip(places.chain([JOIN, LANDING])) {
+            self.b.ins().stack_store(value, slot, place);
+        }
         let first = self.lanes().first;
         let first = self.b.use_var(first);
         self.b.ins().stack_store(first, slot, FIRST);
-        let landing = self.b.ins().iconst(types::I32, landing as i64);
-        self.b.ins().stack_store(landing, slot, LANDING);
         if self.in_turns() {
             // Those that go on say where they come to; the others have ended.
             self.group_stands(i64::from(crate::grid::rounds::ENDED as i32));
@@ -95,6 +117,7 @@ impl Lower<'_> {
         self.b.ins().stack_store(before, slot, LANE);
         let next = self.lanes().next;
         self.b.ins().jump(next, &[]);
+        self.set_form(Form::Thread);
     }
 
     /// Where the code of one thread begins for a block of the plan.
@@ -347,10 +370,11 @@ impl Lower<'_> {
 
     /// What leads from thread to thread of a group that parted, and back to the group.
     pub(in crate::jit::lower) fn close_row(&mut self) {
-        let Some(lanes) = &self.lanes else {
+        if self.lanes.is_none() {
             return;
-        };
-        let (slot, next) = (lanes.slot, lanes.next);
+        }
+        self.leave();
+        let (slot, next) = (self.lanes().slot, self.lanes().next);
         let flags = MemFlags::trusted();
         let (resume, over) = (self.cold_block(), self.cold_block());
 
