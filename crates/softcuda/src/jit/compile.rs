@@ -16,6 +16,7 @@ use cranelift_codegen::ir::{self, AbiParam, InstBuilder, MemFlags, Value, types}
 use cranelift_codegen::isa::{CallConv, OwnedTargetIsa};
 use cranelift_codegen::print_errors::pretty_error;
 use cranelift_codegen::settings::{self, Configurable};
+use cranelift_codegen::{CodegenResult, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use parking_lot::Mutex;
 
@@ -610,7 +611,7 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, how: How) -> Result<Object,
 
 /// What Cranelift keeps from function to function, and how long it worked.
 struct Compiler {
-    context: cranelift_codegen::Context,
+    context: Context,
     builder: FunctionBuilderContext,
     time: Duration,
 }
@@ -621,9 +622,7 @@ impl Compiler {
         let start = Instant::now();
         let context = &mut self.context;
         let control = &mut ControlPlane::default();
-        let verified = context.verify_if(&**isa);
-        let optimized = verified.and_then(|()| context.optimize(&**isa, control));
-        optimized.map_err(|error| pretty_error(&context.func, error))?;
+        optimize(context, isa, control).map_err(|error| pretty_error(&context.func, error))?;
         schedule::early(&mut context.func, &context.domtree);
         if constants::on_the_way(&mut context.func) {
             context.compute_cfg();
@@ -657,6 +656,21 @@ impl Compiler {
     }
 }
 
+/// What Cranelift does before it selects instructions, less what has been done: nothing is left
+/// that cannot be reached, nor a parameter that needs not be.
+fn optimize(
+    context: &mut Context,
+    isa: &OwnedTargetIsa,
+    control: &mut ControlPlane,
+) -> CodegenResult<()> {
+    context.verify_if(&**isa)?;
+    context.legalize(&**isa)?;
+    context.compute_cfg();
+    context.compute_domtree();
+    context.func.dfg.resolve_all_aliases();
+    context.egraph_pass(&**isa, control)
+}
+
 impl Unit {
     /// Lowers and compiles each function; the bytes of the kernel's frame.
     fn define(&mut self, functions: &[u32]) -> Result<u32, String> {
@@ -664,7 +678,7 @@ impl Unit {
         let program = Arc::clone(&self.program);
         let (mut size, mut kernel_frame) = (0, 0);
         let mut compiler = Compiler {
-            context: cranelift_codegen::Context::new(),
+            context: Context::new(),
             builder: FunctionBuilderContext::new(),
             time: Duration::ZERO,
         };

@@ -7,12 +7,12 @@
 //! branches that have but one way that is not cold.
 
 use cranelift_codegen::dominator_tree::DominatorTree;
+use cranelift_codegen::entity::packed_option::ReservedValue;
 use cranelift_codegen::ir::{Block, Function, Inst, Opcode, Type, Value, ValueDef};
-use smallvec::SmallVec;
 
 /// Moves operations on floats and vectors up to where an operand is needed for the last time.
 pub(super) fn early(func: &mut Function, tree: &DominatorTree) {
-    let uses = uses(func);
+    let uses = Uses::of(func);
     for block in tree.cfg_rpo().copied() {
         for inst in func.layout.block_insts(block).collect::<Vec<_>>() {
             if moves(func, inst)
@@ -70,19 +70,47 @@ fn earliest(
     Some((there, before?))
 }
 
-/// Where each value is used: operations, and their blocks.
-fn uses(func: &Function) -> Vec<SmallVec<[(Inst, Block); 2]>> {
-    let mut uses = vec![SmallVec::new(); func.dfg.num_values()];
+/// Where each value that is wide is used: operations, and their blocks.
+struct Uses {
+    /// Where the value's begin, in all.
+    first: Vec<u32>,
+    all: Vec<(Inst, Block)>,
+}
+
+impl Uses {
+    fn of(func: &Function) -> Uses {
+        let mut first = vec![0; func.dfg.num_values() + 1];
+        each_use(func, |value, _, _| first[value + 1] += 1);
+        let mut sum = 0;
+        for first in &mut first {
+            sum += *first;
+            *first = sum;
+        }
+        let mut next = first.clone();
+        let mut all = vec![(Inst::reserved_value(), Block::reserved_value()); sum as usize];
+        each_use(func, |value, inst, block| {
+            all[next[value] as usize] = (inst, block);
+            next[value] += 1;
+        });
+        Uses { first, all }
+    }
+
+    fn get(&self, value: Value) -> &[(Inst, Block)] {
+        let at = value.as_u32() as usize;
+        &self.all[self.first[at] as usize..self.first[at + 1] as usize]
+    }
+}
+
+fn each_use(func: &Function, mut used: impl FnMut(usize, Inst, Block)) {
     for block in func.layout.blocks() {
         for inst in func.layout.block_insts(block) {
             for value in func.dfg.inst_values(inst) {
                 if is_wide(func.dfg.value_type(value)) {
-                    uses[value.as_u32() as usize].push((inst, block));
+                    used(value.as_u32() as usize, inst, block);
                 }
             }
         }
     }
-    uses
 }
 
 /// Whether an operation may move.
@@ -95,18 +123,12 @@ fn moves(func: &Function, inst: Inst) -> bool {
 
 /// Whether an operand is not needed after this operation, where it is done in this block: all other
 /// uses are in cold blocks that come from further up.
-fn ends(
-    func: &Function,
-    tree: &DominatorTree,
-    inst: Inst,
-    there: Block,
-    uses: &[SmallVec<[(Inst, Block); 2]>],
-) -> bool {
+fn ends(func: &Function, tree: &DominatorTree, inst: Inst, there: Block, uses: &Uses) -> bool {
     let elsewhere = |(by, block): &(Inst, Block)| {
         *by == inst || func.layout.is_cold(*block) && !tree.block_dominates(there, *block)
     };
     let last = |value: &Value| {
-        is_wide(func.dfg.value_type(*value)) && uses[value.as_u32() as usize].iter().all(elsewhere)
+        is_wide(func.dfg.value_type(*value)) && uses.get(*value).iter().all(elsewhere)
     };
     // Shuffles turn several vectors into as many: together they end the life of those.
     let shuffles = func.dfg.insts[inst].opcode() == Opcode::Shuffle;

@@ -322,18 +322,21 @@ impl Rows {
                 self.powers[pair] = _mm256_packs_epi16(powers, powers);
                 continue;
             }
-            let [upper, lower] = [2 * pair, 2 * pair + 1].map(|row| {
-                let lines = [0, 1].map(|half| vector(line(half, row)));
-                let values = lines.map(|line| factor.values(line));
+            // Closures that arrays are mapped by are not always compiled into what maps them, which
+            // has none of the processor's features.
+            let mut lines = [[_mm_setzero_si128(); 2]; 2];
+            for (n, lines) in lines.iter_mut().enumerate() {
+                let row = 2 * pair + n;
+                *lines = [vector(line(0, row)), vector(line(1, row))];
+                let values = [factor.values(lines[0]), factor.values(lines[1])];
                 // SAFETY: both are 64 bytes of which all values are allowed.
                 self.values[row] = unsafe { std::mem::transmute::<[__m256; 2], [f32; 16]>(values) };
-                lines
-            });
-            let [first, second] = [0, 1].map(|half| {
-                let [powers, wrong] = factor.powers(_mm256_set_m128i(lower[half], upper[half]));
-                outside = _mm256_or_si256(outside, wrong);
-                powers
-            });
+            }
+            let [upper, lower] = lines;
+            let [first, wrong] = factor.powers(_mm256_set_m128i(lower[0], upper[0]));
+            outside = _mm256_or_si256(outside, wrong);
+            let [second, wrong] = factor.powers(_mm256_set_m128i(lower[1], upper[1]));
+            outside = _mm256_or_si256(outside, wrong);
             self.powers[pair] = _mm256_packs_epi16(first, second);
         }
         (_mm256_testz_si256(outside, outside) != 0).then_some(())

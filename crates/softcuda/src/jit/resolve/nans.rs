@@ -66,6 +66,15 @@ fn class(instruction: &Instruction) -> Class {
     }
 }
 
+/// The number's bits are a NaN's in a single.
+fn is_nan(number: Immediate) -> bool {
+    match number {
+        Immediate::F32(bits) => f32::from_bits(bits).is_nan(),
+        Immediate::Int { bits, .. } => f32::from_bits(bits as u32).is_nan(),
+        _ => false,
+    }
+}
+
 fn is_integer(ty: Type) -> bool {
     use Type::*;
     matches!(ty, U8 | U16 | U32 | U64 | S8 | S16 | S32 | S64)
@@ -125,9 +134,7 @@ impl Nans {
         for arg in read {
             match arg {
                 Arg::Reg(from) => self.copies.push((to, *from)),
-                Arg::Imm(Immediate::F32(bits)) if f32::from_bits(*bits).is_nan() => {
-                    mark(&mut self.raw, written)
-                }
+                Arg::Imm(number) if is_nan(*number) => mark(&mut self.raw, written),
                 Arg::Imm(_) => {}
                 _ => {
                     mark(&mut self.raw, written);
@@ -209,7 +216,10 @@ impl Decision {
     pub fn reads_bits(&self, instruction: &Instruction, args: &[Arg]) -> bool {
         match class(instruction) {
             Class::Arithmetic | Class::Test => false,
-            Class::Copy => !args.first().and_then(Arg::target).is_some_and(|to| self.lazy[to.0 as usize]),
+            Class::Copy => !args
+                .first()
+                .and_then(Arg::target)
+                .is_some_and(|to| self.lazy[to.0 as usize]),
             Class::Sink | Class::Other => true,
         }
     }

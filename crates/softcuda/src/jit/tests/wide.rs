@@ -179,3 +179,65 @@ fn doubles_are_shuffled() {
         }
     }
 }
+
+/// Which NaN a shuffle hands on: arithmetic's is the device's, others keep their bits.
+#[test]
+fn nans_are_shuffled() {
+    const OURS: u32 = 0x7fff_ffff;
+    const OTHER: u32 = 0xffc1_2345;
+    // `%f1` is the lane's number, and lane 5 has a NaN: of arithmetic, or some other.
+    let number = "cvt.rn.f32.u32 %f1, %r1; setp.eq.u32 %p1, %r1, 5;";
+    let computed =
+        format!("{number} @%p1 mul.f32 %f1, %f1, 0f7f800000; @%p1 sub.f32 %f1, %f1, %f1;");
+    let other =
+        format!("{number} mov.b32 %r4, {OTHER:#x}; mov.b32 %f2, %r4; @%p1 mov.f32 %f1, %f2;");
+    let of_lane = |lane: u32, nan: u32| match lane {
+        5 => nan,
+        lane => (lane as f32).to_bits(),
+    };
+    let shuffled = "mov.b32 %r5, %f1; shfl.sync.bfly.b32 %r6, %r5, 1, 31, -1;";
+    let added = "mov.b32 %f3, %r6; add.f32 %f4, %f1, %f3; mov.b32 %r9, %f4;";
+    let greater = "mov.b32 %f3, %r6; max.f32 %f4, %f1, %f3; mov.b32 %r9, %f4;";
+    let twice = "shfl.sync.bfly.b32 %r7|%p2, %r6, 1, 31, -1; mov.b32 %r9, %r7;";
+    let by_itself = "mov.b32 %r5, %f1; shfl.sync.idx.b32 %r6, %r5, %r5, 31, -1;
+        mov.b32 %f3, %r6; add.f32 %f4, %f3, 0f00000000; mov.b32 %r9, %f4;";
+    let sum = |lane: u32| match lane {
+        4 | 5 => OURS,
+        lane => ((2 * lane - lane % 2 * 2 + 1) as f32).to_bits(),
+    };
+    let larger = |lane: u32| match lane {
+        4 | 5 => 4f32.to_bits(),
+        lane => ((lane | 1) as f32).to_bits(),
+    };
+    let from = |lane: u32, nan: u32| {
+        let number = of_lane(of_lane(lane, nan) & 31, nan);
+        match f32::from_bits(number).is_nan() {
+            true => OURS,
+            false => number,
+        }
+    };
+    for (start, nan) in [(&computed, OURS), (&other, OTHER)] {
+        let cases: [(&str, &str, &dyn Fn(u32) -> u32); 6] = [
+            (shuffled, "mov.b32 %r9, %r6;", &|lane| {
+                of_lane(lane ^ 1, nan)
+            }),
+            (shuffled, "and.b32 %r9, %r6, 0xffffffff;", &|lane| {
+                of_lane(lane ^ 1, nan)
+            }),
+            (shuffled, twice, &|lane| of_lane(lane, nan)),
+            (shuffled, added, &sum),
+            (shuffled, greater, &larger),
+            ("", by_itself, &|lane| from(lane, nan)),
+        ];
+        for (shuffles, uses, expected) in cases {
+            let body = format!("{start} {shuffles} {uses}");
+            for block in [[32, 1, 1], [32, 3, 1]] {
+                let out = same(&body, block, 0).expect("nothing faults");
+                for (at, got) in (0..32 * block[1]).zip(out) {
+                    let expected = expected(at % 32);
+                    assert_eq!(got, expected, "{at}: {got:x} for {expected:x}\n{body}");
+                }
+            }
+        }
+    }
+}
