@@ -9,7 +9,7 @@ pub(super) mod changes;
 mod floats;
 pub(super) mod fragments;
 pub(super) mod isa;
-mod nans;
+pub(in crate::jit) mod nans;
 mod operand;
 mod order;
 mod scope;

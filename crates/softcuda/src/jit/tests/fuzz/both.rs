@@ -7,6 +7,7 @@ use super::setting;
 use crate::grid::launch::Fault;
 use crate::jit::harness;
 use crate::jit::module::{Form, Module};
+use crate::jit::resolve::nans;
 
 /// What a launch leaves behind, and how it ends. How far others came before a fault is chance, and
 /// so is which of two is told.
@@ -18,6 +19,16 @@ pub(super) fn left(result: Result<(), Fault>, own: Vec<u32>) -> Left {
         Ok(()) => (own, None),
         Err(fault) => (vec![], Some(format!("{:?}", fault.kind))),
     }
+}
+
+/// A kernel in vectors, in rounds, and in fibers, where NaNs get the device's bits at once.
+pub(super) fn in_all_forms(source: &str) -> [Arc<Module>; 3] {
+    [Form::Vectors, Form::Rounds, Form::Fibers].map(|form| {
+        nans::AT_ONCE.set(form == Form::Fibers);
+        let module = harness::load_as(source, form);
+        nans::AT_ONCE.set(false);
+        module
+    })
 }
 
 /// A kernel in both forms.

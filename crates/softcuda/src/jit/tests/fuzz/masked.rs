@@ -9,11 +9,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::both::in_all_forms;
 use super::{Random, run_cases, setting};
 use crate::grid;
 use crate::grid::launch::FaultKind;
 use crate::jit::harness;
-use crate::jit::module::{Form, Module};
+use crate::jit::module::Module;
 use crate::memory::{self, Kind};
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
@@ -331,7 +332,7 @@ impl Writer<'_> {
     fn warp_operation(&mut self) {
         let [to, from] = [(); 2].map(|()| self.register("r"));
         let distance = self.below(33);
-        let text = match self.below(9) {
+        let text = match self.below(10) {
             0..=2 => {
                 let mode = self.pick(&["down", "up", "bfly", "idx"]);
                 let clamp = if mode == "up" { 0 } else { 31 };
@@ -375,6 +376,33 @@ impl Writer<'_> {
             7 => {
                 let lane = self.register("r");
                 format!("shfl.sync.idx.b32 {to}|%pt, {from}, {lane}, 31, -1;")
+            }
+            8 => {
+                // A float, which is no number where it was large, or in many.
+                let (f, n) = (self.register("f"), self.name());
+                let mode = self.pick(&["down", "bfly", "idx"]);
+                let first = self.pick(&[
+                    "sub.f32 %v{n}, %v{n}, %v{n};",
+                    "fma.rn.f32 %v{n}, %v{n}, 0f00000000, 0f3f800000;",
+                    "min.f32 %v{n}, %v{n}, 0f41200000;",
+                ]);
+                let then = self.pick(&[
+                    "add.f32 %k{n}, %k{n}, %v{n};",
+                    "max.f32 %k{n}, %k{n}, %v{n};",
+                    "st.global.f32 [%own], %v{n};",
+                    "",
+                ]);
+                let used = self.pick(&[
+                    "st.global.f32 [%own], %k{n};",
+                    "mov.b32 %t, %k{n}; xor.b32 {to}, {to}, %t;",
+                    "xor.b32 {to}, {to}, %i{n};",
+                ]);
+                let text = format!(
+                    "mul.f32 %v{{n}}, {f}, 0f7f800000; {first} mov.b32 %x{{n}}, %v{{n}};
+                    shfl.sync.{mode}.b32 %i{{n}}, %x{{n}}, {distance}, 31, -1;
+                    mov.b32 %k{{n}}, %i{{n}}; {then} {used}"
+                );
+                text.replace("{n}", &n.to_string()).replace("{to}", &to)
             }
             _ => "bar.warp.sync -1;".to_owned(),
         };
@@ -651,7 +679,7 @@ fn kernel(random: &mut Random, shape: [u32; 3]) -> String {
         {{
             .reg .b32 %r<{EACH}>, %t, %t2, %x, %me, %id, %n, %u, %block, %sum, %tile, %tiles;
             .reg .b32 %w<3>, %down, %far, %x<{names}>, %i<{names}>;
-            .reg .f32 %f<{EACH}>;
+            .reg .f32 %f<{EACH}>, %v<{names}>, %k<{names}>;
             .reg .b64 %q<{EACH}>, %out, %all, %own, %count, %wide, %far_away, %y<{names}>, %z<{names}>;
             .reg .pred %p<{EACH}>, %pt, %c<{names}>;
             .reg .b16 %h<{EACH}>;
@@ -747,8 +775,7 @@ fn kernels_with_short_branches_do_the_same() {
         if alone {
             println!("{source}");
         }
-        let [vectors, rounds, fibers] =
-            [Form::Vectors, Form::Rounds, Form::Fibers].map(|form| harness::load_as(&source, form));
+        let [vectors, rounds, fibers] = in_all_forms(&source);
         for n in [random.below(40) as u32, 0x7fff_fffe] {
             let expected = outcome(&fibers, shape, n);
             if let Some((kind, ..)) = expected.1 {

@@ -9,11 +9,12 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::both::in_all_forms;
 use super::{Random, run_cases, setting};
 use crate::grid::context::Mode;
 use crate::grid::launch::FaultKind;
 use crate::jit::harness::{self, buffer};
-use crate::jit::module::{Form, Module};
+use crate::jit::module::Module;
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
 const DEFAULT_CASES: u64 = 100;
@@ -842,8 +843,7 @@ fn kernels_do_the_same_in_both_forms() {
         if alone {
             println!("{source}");
         }
-        let [vectors, rounds, fibers] =
-            [Form::Vectors, Form::Rounds, Form::Fibers].map(|form| harness::load_as(&source, form));
+        let [vectors, rounds, fibers] = in_all_forms(&source);
         for (module, mode) in [
             (&vectors, Mode::Rounds),
             (&rounds, Mode::Rounds),
