@@ -74,7 +74,7 @@ fn given(func: &Function, call: BlockCall) -> Values {
         .collect()
 }
 
-/// Lets both ways of the branch at the end of a block lead to where the blocks go on that they lead
+/// Lets the ways of the branch at the end of a block lead to where the blocks go on that they lead
 /// to, if those do nothing else, and if nothing is computed in vain then.
 fn pass_by(func: &mut Function, block: Block, entries: &SecondaryMap<Block, u32>) {
     let Some(branch) = func.layout.last_inst(block) else {
@@ -83,34 +83,34 @@ fn pass_by(func: &mut Function, block: Block, entries: &SecondaryMap<Block, u32>
     let InstructionData::Brif { blocks: ways, .. } = func.dfg.insts[branch] else {
         return;
     };
-    let passed = ways.map(|way| way.block(&func.dfg.value_lists));
-    let goes_on = |block: Block| {
+    let goes_on = |way: BlockCall| {
+        let block = way.block(&func.dfg.value_lists);
         let only = func.layout.first_inst(block)?;
         let InstructionData::Jump { destination, .. } = func.dfg.insts[only] else {
             return None;
         };
-        (entries[block] == 1 && !func.layout.is_cold(block)).then_some(destination)
+        let passed = entries[block] == 1 && !func.layout.is_cold(block);
+        passed.then(|| (destination, given(func, destination)))
     };
-    let [Some(first), Some(second)] = passed.map(goes_on) else {
-        return;
-    };
-    let calls = [first, second];
-    let [a, b] = calls.map(|call| given(func, call));
-    let needed = |values: &Values, others: &Values| {
-        let mut values = values.iter();
-        values.all(|value| others.contains(value) || is_cheap(func, *value))
-    };
-    if !needed(&a, &b) || !needed(&b, &a) {
-        return;
-    }
-    for way in ways {
+    let next = ways.map(goes_on);
+    for (n, way) in ways.into_iter().enumerate() {
+        let (Some((call, values)), other) = (&next[n], &next[1 - n]) else {
+            continue;
+        };
+        let needed = |value: &Value| {
+            let there = other
+                .as_ref()
+                .is_some_and(|(_, values)| values.contains(value));
+            there || is_cheap(func, *value)
+        };
+        if !values.iter().all(needed) {
+            continue;
+        }
         take_params(func, way);
-    }
-    let dfg = &mut func.dfg;
-    dfg.insts[branch]
-        .branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables)
-        .copy_from_slice(&calls);
-    for block in passed {
+        let dfg = &mut func.dfg;
+        dfg.insts[branch].branch_destination_mut(&mut dfg.jump_tables, &mut dfg.exception_tables)
+            [n] = *call;
+        let block = way.block(&func.dfg.value_lists);
         let jump = func.layout.last_inst(block).expect("it is filled");
         func.layout.remove_inst(jump);
         func.layout.remove_block(block);
@@ -188,17 +188,18 @@ mod tests {
     #[test]
     fn others_lead_there_or_it_is_cold_or_a_loop() {
         let blocks = joined(|b, [number, x]| {
-            let [cold, both, head] = [0, 1, 2].map(|_| b.create_block());
+            let [cold, before, head] = [0, 1, 2].map(|_| b.create_block());
             b.set_cold_block(cold);
-            b.ins().brif(number, both, &[], head, &[]);
-            b.switch_to_block(both);
+            b.ins().brif(number, before, &[], head, &[]);
+            b.switch_to_block(before);
+            b.ins().fadd(x, x);
             b.ins().jump(cold, &[]);
             b.switch_to_block(cold);
             b.ins().return_(&[x]);
             b.switch_to_block(head);
             b.ins().jump(head, &[]);
         });
-        let expected = [vec![Brif], vec![Jump], vec![Return], vec![Jump]];
+        let expected = [vec![Brif], vec![Fadd, Jump], vec![Return], vec![Jump]];
         assert_eq!(blocks, expected);
     }
 
@@ -255,6 +256,6 @@ mod tests {
             b.switch_to_block(end);
             b.ins().return_(&[result]);
         });
-        assert_eq!(blocks.len(), 4);
+        assert_eq!(blocks, [vec![Fmul, Brif], vec![Jump], vec![Return]]);
     }
 }

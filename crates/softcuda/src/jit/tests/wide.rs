@@ -180,6 +180,9 @@ fn doubles_are_shuffled() {
     }
 }
 
+/// What a lane leaves.
+type Expected<'a> = &'a dyn Fn(u32) -> u32;
+
 /// Which NaN a shuffle hands on: arithmetic's is the device's, others keep their bits.
 #[test]
 fn nans_are_shuffled() {
@@ -217,7 +220,7 @@ fn nans_are_shuffled() {
         }
     };
     for (start, nan) in [(&computed, OURS), (&other, OTHER)] {
-        let cases: [(&str, &str, &dyn Fn(u32) -> u32); 6] = [
+        let cases: [(&str, &str, Expected<'_>); 6] = [
             (shuffled, "mov.b32 %r9, %r6;", &|lane| {
                 of_lane(lane ^ 1, nan)
             }),
