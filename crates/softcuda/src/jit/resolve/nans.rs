@@ -3,9 +3,10 @@
 //!
 //! Arithmetic on `.f32` gives one NaN, whatever its operands. The host's gives others, and putting
 //! that right costs instructions for each operation. So a register that nothing but arithmetic (and
-//! numbers, and copies of such registers) is written to is *lazy*: it may hold any NaN, arithmetic
-//! reads it as it is, and whoever reads its bits puts them right first. Any other register that
-//! arithmetic writes gets the right NaN at once, unless only arithmetic reads it.
+//! numbers, and copies of such registers, also other threads' by `shfl`) is written to is *lazy*:
+//! it may hold any NaN, arithmetic reads it as it is, and whoever reads its bits puts them right
+//! first. Any other register that arithmetic writes gets the right NaN at once, unless only
+//! arithmetic reads it.
 
 use ptx::ast::{Immediate, Instruction, Type};
 use ptx::opcode::{self, Fact};
