@@ -1,4 +1,4 @@
-//! Blocks that follow each other are one, and no branch leads to two that only go on to others.
+//! Blocks that follow each other are one, and branches pass by those that only go on to others.
 //!
 //! What lowers an operation ends in a block of its own where it branched. Each block costs the
 //! register allocator what is live there. And Cranelift computes a value where it is first needed:
@@ -8,7 +8,8 @@ use cranelift_codegen::entity::SecondaryMap;
 use cranelift_codegen::ir::{Block, BlockCall, Function, InstructionData, Opcode, Value};
 use smallvec::SmallVec;
 
-type Values = SmallVec<[Value; 16]>;
+/// Values that a block is given.
+pub(super) type Values = SmallVec<[Value; 16]>;
 
 /// Joins blocks. Nothing that cannot be reached may be left in the function.
 pub(super) fn join(func: &mut Function) {
@@ -66,7 +67,7 @@ fn take_params(func: &mut Function, call: BlockCall) {
 }
 
 /// What a block is given.
-fn given(func: &Function, call: BlockCall) -> Values {
+pub(super) fn given(func: &Function, call: BlockCall) -> Values {
     let args = call.args(&func.dfg.value_lists);
     let values = args.map(|arg| arg.as_value().expect("no call is a branch here"));
     values
@@ -138,6 +139,7 @@ mod tests {
     use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 
     use super::*;
+    use crate::jit::schedule::tests::opcodes;
 
     /// A function of a word and a float that gives a float, joined; what its blocks do.
     fn joined(build: impl FnOnce(&mut FunctionBuilder<'_>, [Value; 2])) -> Vec<Vec<Opcode>> {
@@ -158,11 +160,7 @@ mod tests {
         join(&mut func);
         let flags = Flags::new(settings::builder());
         verify_function(&func, &flags).expect("it is well formed");
-        let opcodes = |block: Block| {
-            let inside = func.layout.block_insts(block);
-            inside.map(|inst| func.dfg.insts[inst].opcode()).collect()
-        };
-        func.layout.blocks().map(opcodes).collect()
+        opcodes(&func)
     }
 
     use Opcode::{Brif, Fadd, Fmul, Jump, Return};

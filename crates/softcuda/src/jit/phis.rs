@@ -12,6 +12,8 @@ use std::collections::HashMap;
 use cranelift_codegen::entity::{SecondaryMap, packed_option::PackedOption};
 use cranelift_codegen::ir::{Block, BlockArg, BlockCall, Function, Value};
 
+use super::blocks::given;
+
 /// A parameter of a block.
 struct Phi {
     value: Value,
@@ -114,9 +116,8 @@ impl Phis {
                 let Some(first) = first.get(&call.block(&dfg.value_lists)) else {
                     continue;
                 };
-                for (phi, arg) in all[*first..].iter_mut().zip(call.args(&dfg.value_lists)) {
-                    let given = arg.as_value().expect("no call is a branch here");
-                    phi.given.push(dfg.resolve_aliases(given));
+                for (phi, given) in all[*first..].iter_mut().zip(given(func, *call)) {
+                    phi.given.push(given);
                 }
             }
         }

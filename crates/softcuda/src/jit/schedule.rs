@@ -150,7 +150,7 @@ fn is_pure(opcode: Opcode) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use cranelift_codegen::flowgraph::ControlFlowGraph;
     use cranelift_codegen::ir::{AbiParam, InstBuilder, MemFlags, types};
     use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
@@ -196,7 +196,7 @@ mod tests {
     }
 
     /// What the operations are, block after block.
-    fn opcodes(func: &Function) -> Vec<Vec<Opcode>> {
+    pub(in crate::jit) fn opcodes(func: &Function) -> Vec<Vec<Opcode>> {
         let opcodes = |block: Block| {
             let inside = func.layout.block_insts(block);
             inside.map(|inst| func.dfg.insts[inst].opcode()).collect()

@@ -27,8 +27,10 @@ enum Class {
     Arithmetic,
     /// It looks at its operands as arithmetic does; its result is no float.
     Test,
-    /// It hands one of its operands on, or another thread's.
+    /// It hands one of its operands on.
     Copy,
+    /// It hands its first operand on, or another thread's; the others say whose.
+    Shuffle,
     /// It writes no register.
     Sink,
     /// Anything else.
@@ -68,7 +70,7 @@ fn class(instruction: &Instruction) -> Class {
             Class::Test
         }
         "mov" | "selp" if matches!(last, Some(Type::F32 | Type::B32)) => Class::Copy,
-        "shfl" => Class::Copy,
+        "shfl" => Class::Shuffle,
         "st" | "red" => Class::Sink,
         _ => Class::Other,
     }
@@ -116,12 +118,9 @@ impl Nans {
             Class::Arithmetic => {}
             Class::Test => mark(&mut self.raw, written),
             Class::Sink => mark(&mut self.seen, read),
-            Class::Copy => {
-                // The others say which lane's.
-                let (handed_on, others) = read.split_at(match instruction.opcode.as_str() {
-                    "shfl" => read.len().min(1),
-                    _ => read.len(),
-                });
+            Class::Copy => self.copy(written, read),
+            Class::Shuffle => {
+                let (handed_on, others) = read.split_at(read.len().min(1));
                 self.copy(written, handed_on);
                 mark(&mut self.raw, others);
                 mark(&mut self.seen, others);
@@ -231,7 +230,7 @@ impl Decision {
     pub fn reads_bits(&self, instruction: &Instruction, args: &[Arg]) -> bool {
         match class(instruction) {
             Class::Arithmetic | Class::Test => false,
-            Class::Copy => !args
+            Class::Copy | Class::Shuffle => !args
                 .first()
                 .and_then(Arg::target)
                 .is_some_and(|to| self.lazy[to.0 as usize]),
