@@ -739,7 +739,7 @@ impl Warp {
 
 /// The lane that `shfl` takes from, and whether that is in the lane's segment.
 #[inline(always)]
-fn source(meeting: Meeting, own: i32, b: i32, c: i32) -> (i32, bool) {
+pub(crate) fn source(meeting: Meeting, own: i32, b: i32, c: i32) -> (i32, bool) {
     let (b, clamp, segment) = (b & 0x1f, c & 0x1f, (c >> 8) & 0x1f);
     let highest = own & segment | clamp & !segment;
     match meeting {

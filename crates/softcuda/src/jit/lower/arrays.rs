@@ -26,13 +26,14 @@ impl Lower<'_> {
     /// where that is not known of any array. The lowest is `low` bytes from the register that is
     /// its base.
     pub(super) fn inside_array(&mut self, low: i64, access: &Access) -> Option<Value> {
-        let Element { index, signed, .. } = *self.runs.elements.get(&self.step)?;
-        if self.form() == Form::Once && !matches!(self.kept_of(index), Kept::One(_)) {
+        let element = self.array_element(self.step)?;
+        let has_one = |l: &mut Self, register| matches!(l.kept_of(register), Kept::One(_));
+        if self.form() == Form::Once && !element.indices().all(|register| has_one(self, register)) {
             return None;
         }
         let Elements { less, count } = self.elements(low, access)?;
-        let index = self.read(&Arg::Reg(index), Type::B32);
-        let index = self.extended_index(index, signed);
+        let index = self.read(&Arg::Reg(element.index), Type::B32);
+        let index = self.whole_index(element, index);
         let index = match less {
             0 => index,
             less => self.b.ins().iadd_imm(index, -less),
@@ -43,7 +44,10 @@ impl Lower<'_> {
 
     /// Whether the access of some thread of a group is not, where their indices are in vectors.
     pub(super) fn any_outside_array(&mut self, low: i64, access: &Access) -> Option<Value> {
-        let element = *self.runs.elements.get(&self.step)?;
+        let element = self.array_element(self.step)?;
+        if element.plus.is_some() {
+            return None;
+        }
         let Kept::Vectors(variables) = self.kept_of(element.index) else {
             return None;
         };
@@ -72,20 +76,19 @@ impl Lower<'_> {
     /// to the next, and how many indices are inside; `None` where no array is known.
     pub(super) fn array_from(&mut self, low: i64, access: &Access) -> Option<(Value, i64, Value)> {
         let Elements { less, count } = self.elements_at(low, access)?;
-        let element = *self.runs.elements.get(&self.step)?;
+        let element = self.array_element(self.step)?;
         let param = *self.steady.pointers.get(&element.array)?;
         let array = self.array(param);
-        (less == 0).then_some((array, element.by, count))
+        (less == 0 && element.plus.is_none()).then_some((array, element.by, count))
     }
 
     /// Where the element lies that this step's accesses are relative to, if this is its index.
     pub(super) fn element_at(&mut self, index: Value) -> Option<Value> {
-        let Element {
-            array, by, signed, ..
-        } = *self.runs.elements.get(&self.step)?;
-        let param = *self.steady.pointers.get(&array)?;
+        let element = self.array_element(self.step)?;
+        let param = *self.steady.pointers.get(&element.array)?;
         let array = self.array(param);
-        let index = self.extended_index(index, signed);
+        let index = self.whole_index(element, index);
+        let by = element.by;
         let distance = match by.trailing_zeros() {
             log2 if by == 1 << log2 => self.b.ins().ishl_imm(index, i64::from(log2)),
             _ => self.b.ins().imul_imm(index, by),
@@ -100,6 +103,28 @@ impl Lower<'_> {
         self.b.ins().load(types::I64, flags, params, param as i32)
     }
 
+    /// The element that a step's access is relative to. Where its index is a sum, threads of a group
+    /// have more in common of what is added than of the index itself.
+    pub(super) fn array_element(&self, step: u32) -> Option<Element> {
+        let element = *self.runs.elements.get(&step)?;
+        let turns = match element.plus {
+            Some((plus, _)) => self.is_of_group(element.index) && !self.is_of_group(plus),
+            None => false,
+        };
+        Some(if turns { element.turned() } else { element })
+    }
+
+    /// An element's index, with what is added to it.
+    fn whole_index(&mut self, element: Element, index: Value) -> Value {
+        let index = self.extended_index(index, element.signed);
+        let Some((plus, signed)) = element.plus else {
+            return index;
+        };
+        let plus = self.read(&Arg::Reg(plus), Type::B32);
+        let plus = self.extended_index(plus, signed);
+        self.b.ins().iadd(index, plus)
+    }
+
     /// As addresses have it: no more instructions are needed for them then.
     fn extended_index(&mut self, index: Value, signed: bool) -> Value {
         match signed {
@@ -111,7 +136,7 @@ impl Lower<'_> {
     /// What the indices of this step's accesses compare with; `None` where no array is known, or
     /// nothing holds the index.
     fn elements(&mut self, low: i64, access: &Access) -> Option<Elements> {
-        let since = self.runs.elements.get(&self.step)?.since;
+        let since = self.array_element(self.step)?.since;
         if self.form() == Form::Thread && since < self.entered {
             return None;
         }
@@ -122,7 +147,7 @@ impl Lower<'_> {
         if matches!(self.frame, Frame::Device { .. }) {
             return None;
         }
-        let element = *self.runs.elements.get(&self.step)?;
+        let element = self.array_element(self.step)?;
         let param = *self.steady.pointers.get(&element.array)?;
         let size = 1u64 << access.log2;
         let by = u64::try_from(element.by)

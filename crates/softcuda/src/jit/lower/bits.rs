@@ -10,6 +10,7 @@ use super::bit_functions::{
     SZEXT_U32,
 };
 use super::float_value::number_like;
+use super::runs::Term;
 use super::{Lower, lop3, value_type};
 use crate::jit::decode::{Arg, Division, Divisor, Logic, Operation, Reader, Refusal, Stride};
 
@@ -245,6 +246,19 @@ impl Operation for Bits {
             Op::Or => Some(source(0)? | source(1)?),
             Op::Xor => Some(source(0)? ^ source(1)?),
             Op::Not => Some(!source(0)?),
+            _ => None,
+        }
+    }
+
+    fn term(&self) -> Option<Term<'_>> {
+        match (self.op, &self.sources[..]) {
+            (Op::Shl, [(Arg::Reg(of), Type::B64), (amount, _)]) => {
+                let amount = constant(amount).filter(|amount| *amount < 32)?;
+                Some(Term::Product {
+                    of: *of,
+                    by: 1 << amount,
+                })
+            }
             _ => None,
         }
     }

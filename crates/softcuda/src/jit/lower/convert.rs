@@ -14,6 +14,7 @@ use super::float_modifiers::{Flag, Modifiers};
 use super::float_value::{
     and_number, compare_number, flush_if, narrow, number_like, saturate, widen,
 };
+use super::runs::Term;
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, RegId, Stride, Takes};
 use crate::jit::runtime::convert::{self, Target};
 use crate::jit::runtime::float::{Format, Rounding};
@@ -296,6 +297,15 @@ impl Operation for Resize {
             (32 | 64, 64) => Some(stride),
             _ => None,
         }
+    }
+
+    fn term(&self) -> Option<Term<'_>> {
+        let (from, signed) = self.widens().filter(|_| !self.sat)?;
+        Some(Term::Scaled {
+            from,
+            by: 1,
+            signed,
+        })
     }
 
     fn widens(&self) -> Option<(RegId, bool)> {

@@ -23,6 +23,8 @@ pub(crate) enum Term<'a> {
     Sum(&'a Arg, &'a Arg, u32),
     /// A register of 32 bits, extended to 64 and multiplied.
     Scaled { from: RegId, by: i64, signed: bool },
+    /// A register of 64 bits, multiplied.
+    Product { of: RegId, by: i64 },
 }
 
 /// Accesses at neighbouring indices.
@@ -52,15 +54,39 @@ pub(super) struct Runs {
 }
 
 /// An element of an array: where that begins, and the index, which is extended to 64 bits and
-/// multiplied. Both registers still hold what the access was computed from.
+/// multiplied. The registers still hold what the access was computed from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Element {
     pub array: RegId,
     pub index: RegId,
     pub by: i64,
     pub signed: bool,
-    /// The step that extends the index: who comes later may not have it.
+    /// What is added to the index once both are extended, such as where a row begins; and whether
+    /// it has a sign.
+    pub plus: Option<(RegId, bool)>,
+    /// The step that extends the index, or the first of two: who comes later may not have it.
     pub since: u32,
+}
+
+impl Element {
+    /// The same, with the two parts of its index in the other order.
+    pub fn turned(self) -> Element {
+        match self.plus {
+            None => self,
+            Some((index, signed)) => Element {
+                index,
+                signed,
+                plus: Some((self.index, self.signed)),
+                ..self
+            },
+        }
+    }
+
+    /// The registers that its index is computed from.
+    pub fn indices(self) -> impl Iterator<Item = RegId> {
+        let plus = self.plus.map(|(plus, _)| plus);
+        std::iter::once(self.index).chain(plus)
+    }
 }
 
 /// A register's value: as it was written at a step.
@@ -81,8 +107,22 @@ struct Scaled {
     from: At,
     by: i64,
     signed: bool,
-    /// The step that does so.
+    /// What is added before it is multiplied, extended too; and whether it has a sign.
+    plus: Option<(At, bool)>,
+    /// The step that extends it, or the first of two.
     since: u32,
+}
+
+impl Scaled {
+    /// The sum of two; `None` where one is a sum.
+    fn plus(self, other: Scaled) -> Option<Scaled> {
+        let alone = self.plus.is_none() && other.plus.is_none() && self.by == other.by;
+        alone.then_some(Scaled {
+            plus: Some((other.from, other.signed)),
+            since: self.since.min(other.since),
+            ..self
+        })
+    }
 }
 
 /// What is known where a step begins: when registers were written, and what they are.
@@ -112,11 +152,14 @@ impl Known {
     fn element(&self, address: RegId) -> Option<Element> {
         let (array, scaled) = self.elements.get(&address)?;
         let holds = |at: At| self.at(at.0) == at;
-        (holds(*array) && holds(scaled.from)).then_some(Element {
+        let plus = scaled.plus;
+        let all = holds(*array) && holds(scaled.from) && plus.is_none_or(|(plus, _)| holds(plus));
+        all.then_some(Element {
             array: array.0,
             index: scaled.from.0,
             by: scaled.by,
             signed: scaled.signed,
+            plus: plus.map(|(plus, signed)| (plus.0, signed)),
             since: scaled.since,
         })
     }
@@ -138,8 +181,17 @@ impl Known {
                 from: self.at(from),
                 by,
                 signed,
+                plus: None,
                 since: at,
             }),
+            Some(Term::Product { of, by }) => self.scaled.get(&of).and_then(|scaled| {
+                let by = scaled.by.checked_mul(by)?;
+                Some(Scaled { by, ..*scaled })
+            }),
+            Some(Term::Sum(Arg::Reg(a), Arg::Reg(b), 64)) => {
+                let both = self.scaled.get(a).zip(self.scaled.get(b));
+                both.and_then(|(a, b)| a.plus(*b))
+            }
             _ => None,
         };
         let element = match term {
@@ -271,8 +323,15 @@ fn add(open: &mut HashMap<Key, (Run, Index, i64)>, known: &Known, access: PlainA
         return;
     }
     let Scaled {
-        index, by, signed, ..
-    } = scaled;
+        index,
+        by,
+        signed,
+        plus: None,
+        ..
+    } = scaled
+    else {
+        return;
+    };
     let key = (array, index.root, by, signed, access.space, access.size);
     let Some((run, first, offset)) = open.get_mut(&key) else {
         // The check reads the index.
@@ -331,6 +390,53 @@ mod tests {
                 .collect()
         };
         runs.iter().map(members).collect()
+    }
+
+    /// The element that each access of a body is relative to: its index, what is added to that, and
+    /// how far elements are apart.
+    fn elements(body: &str) -> Vec<(u32, Option<u32>, i64)> {
+        let module = harness::load(&harness::module(&format!(
+            ".visible .entry k(.param .u64 a) {{
+                .reg .b32 %r<4>; .reg .b64 %rd<8>;
+                ld.param.u64 %rd1, [a]; cvt.s64.s32 %rd2, %r1; cvt.u64.u32 %rd3, %r2;
+                {body}
+            }}"
+        )));
+        let body = module.program().functions[0].body.as_ref();
+        let elements = Runs::of(body.expect("it has a body")).elements;
+        let mut all: Vec<_> = elements.into_iter().collect();
+        all.sort_by_key(|(at, _)| *at);
+        all.into_iter()
+            .map(|(_, it)| (it.index.0, it.plus.map(|(plus, _)| plus.0), it.by))
+            .collect()
+    }
+
+    #[test]
+    fn indices_may_be_sums() {
+        let [first, second] = [1, 2].map(|number| {
+            let load = format!(
+                "add.s64 %rd4, %rd1, %rd{}; ld.global.u8 %r3, [%rd4];",
+                number + 1
+            );
+            let [(index, None, 1)] = elements(&load)[..] else {
+                panic!("there is one element: {:?}", elements(&load));
+            };
+            index
+        });
+        let sum = "add.s64 %rd4, %rd2, %rd3;";
+        let load = "add.s64 %rd6, %rd5, %rd1; ld.global.u32 %r3, [%rd6];";
+        let four = "shl.b64 %rd5, %rd4, 2;";
+        let all = elements(&format!("{sum} {four} {load}"));
+        assert_eq!(all, [(first, Some(second), 4)]);
+        for none in [
+            // A third index, a scale of its own, one that is no more, a shift by what is not known.
+            format!("{sum} add.s64 %rd4, %rd4, %rd2; {four} {load}"),
+            format!("shl.b64 %rd4, %rd2, 1; add.s64 %rd4, %rd4, %rd3; {four} {load}"),
+            format!("{sum} {four} mov.u32 %r2, 1; {load}"),
+            format!("{sum} shl.b64 %rd5, %rd4, %r1; {load}"),
+        ] {
+            assert_eq!(elements(&none), [], "{none}");
+        }
     }
 
     #[test]

@@ -62,7 +62,7 @@ use std::fmt;
 use super::analysis;
 use super::decode::{Flow, RegId};
 use super::liveness;
-use super::program::{Body, Function, Step};
+use super::program::{Body, Function, Instruction, Step};
 use assumed::Assumed;
 use control::Control;
 use facts::Facts;
@@ -534,8 +534,9 @@ impl Plan {
         let (mut together, mut each) = (0, 0);
         for (at, (step, way)) in body.steps.iter().zip(&self.ways).enumerate() {
             let is_alone = self.alone[self.control.graph.block_of[at]];
-            if let (Step::Instruction(_), way, false) = (step, way, is_alone) {
+            if let (Step::Instruction(step), way, false) = (step, way, is_alone) {
                 match way {
+                    Way::Each if self.counts_likely(step) => together += 1,
                     Way::Each => each += 1,
                     Way::Vector | Way::Row => together += 1,
                     // Its operands and what is kept go in vectors, and the grid is asked once.
@@ -549,6 +550,16 @@ impl Plan {
             }
         }
         together > 0 && together >= each
+    }
+
+    /// Whether what a step writes, or where it accesses memory, most likely counts up over the
+    /// threads.
+    fn counts_likely(&self, step: &Instruction) -> bool {
+        let counts = |register: RegId| self.likely[register.0 as usize].is_some();
+        match step.operation.plain_access() {
+            Some(access) => counts(access.base),
+            None => !step.writes.is_empty() && step.writes.iter().copied().all(counts),
+        }
     }
 }
 

@@ -141,7 +141,7 @@ pub(super) fn adds(
     let is_it = |arg: &Arg| matches!(arg, Arg::Reg(at) if *at == register);
     let (a, b, bits) = match step.operation.term()? {
         Term::Sum(a, b, bits) => (a, b, bits),
-        Term::Scaled { .. } => return None,
+        Term::Scaled { .. } | Term::Product { .. } => return None,
     };
     let by = match (is_it(a), is_it(b)) {
         (true, false) => b,

@@ -155,6 +155,60 @@ fn clamped_indices() {
     }
 }
 
+/// An index that is clamped, and one where a row begins: each is extended before they are added.
+#[test]
+fn clamped_indices_in_rows() {
+    // In the last, the numbers of some lanes wrap before a row is added, which ends far away then.
+    for row in [0, 5, -3, i32::MAX, i32::MIN + 2, -0x7fff_fff4] {
+        for start in [-9, 0, 3] {
+            let start = i32::wrapping_sub(start, row);
+            for clamp in [
+                "max.s32 %r5, %r4, %r11; min.s32 %r5, %r5, %r12;",
+                "min.s32 %r5, %r4, %r12;",
+                "max.s32 %r5, %r4, 0x80000000;",
+            ] {
+                let [least, most] = [0, 60].map(|index| i32::wrapping_sub(index, row));
+                let body = format!(
+                    "add.s32 %r4, %r1, {start}; mov.u32 %r11, {least}; mov.u32 %r12, {most}; {clamp}
+                    add.s32 %r6, %r3, {row}; cvt.s64.s32 %rd5, %r5; cvt.s64.s32 %rd6, %r6;
+                    add.s64 %rd5, %rd6, %rd5; shl.b64 %rd5, %rd5, 2; add.s64 %rd5, %rd2, %rd5;
+                    ld.global.u32 %r9, [%rd5]; cvt.rn.f32.u32 %f1, %r9; add.f32 %f1, %f1, %f1;
+                    cvt.rzi.u32.f32 %r10, %f1; add.u32 %r9, %r9, %r10;"
+                );
+                for block in [[32, 1, 1], [64, 1, 1], [16, 4, 1]] {
+                    for n in [0, 2, -1i32 as u32] {
+                        let _ = same(&body, block, n);
+                    }
+                }
+                let waits = format!("{body} bar.sync 0; ld.global.u32 %r9, [%rd5];");
+                let _ = in_both(&waits, [32, 2, 1], 0);
+            }
+        }
+    }
+}
+
+/// A shuffle in segments of the warp, and what it says of who took something, twice in a row.
+#[test]
+fn shuffles_in_segments() {
+    for kind in ["up", "down", "bfly", "idx"] {
+        for segments in [0x1f, 0x1e, 0x1c, 0x18, 0x10, 0x0c, 0] {
+            for (by, least) in [(1, 31), (2, 31), (4, 28), (9, 31), (16, 0), (31, 7)] {
+                let clamp = segments << 8 | if kind == "up" { 31 - least } else { least };
+                let body = format!(
+                    "add.u32 %r4, %r2, 7; cvt.rn.f32.u32 %f1, %r2;
+                    shfl.sync.{kind}.b32 %r5|%p1, %r4, {by}, {clamp}, -1;
+                    mad.lo.u32 %r6, %r5, 5, %r4; @%p1 add.u32 %r6, %r6, 1000;
+                    shfl.sync.{kind}.b32 %r7|%p2, %r6, {by}, {clamp}, -1;
+                    mov.b32 %r10, %f1; mad.lo.u32 %r9, %r7, 3, %r10; @!%p2 add.u32 %r9, %r9, 50;"
+                );
+                for block in [[32, 1, 1], [64, 1, 1], [16, 4, 1]] {
+                    in_both(&body, block, 0).expect("nothing faults");
+                }
+            }
+        }
+    }
+}
+
 /// Doubles go from lane to lane in halves.
 #[test]
 fn doubles_are_shuffled() {

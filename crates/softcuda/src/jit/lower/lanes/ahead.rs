@@ -163,9 +163,11 @@ impl Lower<'_> {
     fn single_element(&self, at: u32, step: &Instruction) -> Option<RegId> {
         let access = step.operation.plain_access()?;
         let alone = !self.groups.of_step.contains_key(&at) && !self.runs.of_step.contains_key(&at);
-        let index = self.runs.elements.get(&at)?.index;
+        let element = self.runs.elements.get(&at)?;
+        let index = element.index;
         (access.is_host()
             && alone
+            && element.plus.is_none()
             && !access.write
             && self.register_types[index.0 as usize] == types::I32)
             .then_some(index)

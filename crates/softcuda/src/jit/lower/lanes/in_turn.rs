@@ -11,6 +11,7 @@ use super::{Form, Kept, vector_of};
 use crate::grid::context::THREAD_STRIDE;
 use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
+use crate::jit::lower::runs::Element;
 use crate::jit::program::Instruction;
 
 /// The thread whose turn it is.
@@ -46,9 +47,9 @@ impl Lower<'_> {
         let (slot, first) = (self.lanes().turns_slot, self.thread);
         self.b.ins().stack_store(first, slot, 0);
         // The index of the array that it accesses is read too, and perhaps written.
-        let element = self.runs.elements.get(&self.step);
-        let index = element.map(|element| element.index);
-        for register in instruction.reads.iter().copied().chain(index) {
+        let element = self.array_element(self.step);
+        let indices = element.into_iter().flat_map(Element::indices);
+        for register in instruction.reads.iter().copied().chain(indices) {
             match self.kept_of(register) {
                 Kept::One(_) if instruction.writes.contains(&register) => {}
                 Kept::One(_) => {

@@ -1,5 +1,5 @@
-//! Operations of a full warp in compiled code: shuffles by a number, and votes. What the lanes
-//! bring lies in the warp's tile, and so do the results.
+//! Operations of a full warp in compiled code: shuffles by a number, in segments too, and votes.
+//! What the lanes bring lies in the warp's tile, and so do the results.
 
 use std::mem::offset_of;
 
@@ -7,7 +7,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 
 use crate::grid::rounds::Wait;
-use crate::grid::warp::{Meeting, Tile};
+use crate::grid::warp::{self, Meeting, Tile};
 use crate::jit::lower::Lower;
 
 /// Vectors of the words of a warp's lanes.
@@ -16,9 +16,17 @@ pub(super) const VECTORS: usize = 8;
 /// An operation that compiled code does, if all lanes of a full warp take part.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Known {
-    /// A shuffle over the whole warp, by this number.
-    Shuffle(Meeting, usize),
+    /// A shuffle, by these numbers.
+    Shuffle(Shuffle),
     Vote(Meeting),
+}
+
+/// A shuffle whose second and third operands are these in all lanes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shuffle {
+    meeting: Meeting,
+    b: u32,
+    c: u32,
 }
 
 impl Known {
@@ -37,20 +45,35 @@ impl Known {
         let meeting = [ShflUp, ShflDown, ShflBfly, ShflIdx]
             .into_iter()
             .find(|m| is(*m))?;
-        let (by, clamp) = (wait.b? as usize & 31, wait.c?);
-        // Over the whole warp.
-        let whole = if meeting == ShflUp { 0 } else { 31 };
-        (clamp & 0x1f1f == whole).then_some(Known::Shuffle(meeting, by))
+        let (b, c) = (wait.b?, wait.c?);
+        let shuffle = Shuffle { meeting, b, c };
+        (0..VECTORS)
+            .all(|vector| shuffle.takes_from_two(vector))
+            .then_some(Known::Shuffle(shuffle))
     }
 }
 
-/// The lane that a lane takes from in a shuffle over the whole warp; `None`: it keeps its own.
-fn source(meeting: Meeting, by: usize, lane: usize) -> Option<usize> {
-    match meeting {
-        Meeting::ShflUp => lane.checked_sub(by),
-        Meeting::ShflDown => Some(lane + by).filter(|from| *from < 32),
-        Meeting::ShflBfly => Some(lane ^ by),
-        _ => Some(by),
+impl Shuffle {
+    /// The lane that a lane takes from, and whether that is in its segment; if not, it is itself.
+    fn source(self, lane: usize) -> (usize, bool) {
+        let [own, b, c] = [lane as u32, self.b, self.c].map(u32::cast_signed);
+        match warp::source(self.meeting, own, b, c) {
+            (from, true) => (from as usize & 31, true),
+            (_, false) => (lane, false),
+        }
+    }
+
+    /// The lanes that a vector of lanes takes from.
+    fn sources(self, vector: usize) -> [usize; 4] {
+        std::array::from_fn(|lane| self.source(4 * vector + lane).0)
+    }
+
+    /// Whether what a vector of lanes takes lies in two vectors, or in one.
+    fn takes_from_two(self, vector: usize) -> bool {
+        let from = self.sources(vector).map(|lane| lane / 4);
+        let mut others = from.into_iter().filter(|vector| *vector != from[0]);
+        let other = others.next();
+        others.all(|vector| Some(vector) == other)
     }
 }
 
@@ -85,14 +108,10 @@ impl Lower<'_> {
         values: &[Value; VECTORS],
     ) -> ([Value; VECTORS], u32) {
         match known {
-            Known::Shuffle(meeting, by) => {
-                let from = |lane: usize| source(meeting, by, lane);
-                let own = |lane: usize| from(lane).unwrap_or(lane);
-                let results = std::array::from_fn(|vector| {
-                    let lanes = std::array::from_fn(|lane| own(4 * vector + lane));
-                    self.pick(values, lanes)
-                });
-                let inside = (0..32).filter(|lane| from(*lane).is_some());
+            Known::Shuffle(shuffle) => {
+                let results =
+                    std::array::from_fn(|vector| self.pick(values, shuffle.sources(vector)));
+                let inside = (0..32).filter(|lane| shuffle.source(*lane).1);
                 (results, inside.fold(0u32, |all, lane| all | 1 << lane))
             }
             Known::Vote(vote) => {

@@ -431,6 +431,12 @@ impl Lower<'_> {
         }
     }
 
+    /// Whether a register is the same in all threads of a group, and there are groups.
+    pub(in crate::jit::lower) fn is_of_group(&self, register: RegId) -> bool {
+        let lanes = self.lanes.as_ref();
+        lanes.is_some_and(|lanes| lanes.plan.class(register) == Class::Uniform)
+    }
+
     /// How a register is kept of a group.
     pub(in crate::jit::lower) fn kept_of(&mut self, register: RegId) -> Kept {
         self.lanes().kept(register).clone()

@@ -281,7 +281,10 @@ impl Lower<'_> {
         let inside = self.inside_array(access.offset, &all);
         self.set_form(Form::Once);
         self.lanes().firsts.clear();
-        let inside = inside?;
+        let mut inside = inside?;
+        if let Some(whole) = self.stays_whole(index) {
+            inside = self.b.ins().band(inside, whole);
+        }
         let differs = match told {
             Some((differs, _)) => differs,
             None => self.differs(index, 1),
@@ -298,11 +301,37 @@ impl Lower<'_> {
         })
     }
 
+    /// Whether no index wraps that counts up from the first thread's, where something is added to
+    /// it: the sum tells nothing of that.
+    fn stays_whole(&mut self, index: RegId) -> Option<Value> {
+        let element = self.array_element(self.step)?;
+        element.plus?;
+        let most = match element.signed {
+            true => i64::from(i32::MAX),
+            false => i64::from(u32::MAX),
+        };
+        let order = match element.signed {
+            true => IntCC::SignedLessThanOrEqual,
+            false => IntCC::UnsignedLessThanOrEqual,
+        };
+        self.set_form(Form::Lane(0));
+        let first = self.read(&Arg::Reg(index), Type::B32);
+        self.set_form(Form::Once);
+        let most = (most - self.width() as i64) as i32;
+        let most = self.b.ins().iconst(types::I32, i64::from(most));
+        Some(self.b.ins().icmp(order, first, most))
+    }
+
     /// The register that the index of an access into an array is in, where it likely counts up by 1
     /// from thread to thread, and how far elements are apart.
     fn likely_elements(&mut self, instruction: &Instruction) -> Option<(RegId, i64)> {
         let access = instruction.operation.plain_access()?;
-        let element = *self.runs.elements.get(&self.step)?;
+        let element = self.array_element(self.step)?;
+        if let Some((plus, _)) = element.plus
+            && !self.is_of_group(plus)
+        {
+            return None;
+        }
         let step = self.lanes().plan.likely_stride(element.index)?;
         let stride = element.by;
         // By more than 1, indices could wrap without one that is outside.
