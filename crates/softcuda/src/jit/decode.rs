@@ -512,6 +512,12 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         None
     }
 
+    /// The register and the number of whose product it gives the upper of two words: it is divided
+    /// by 2^32 over that number.
+    fn high_product(&self) -> Option<(RegId, u32)> {
+        None
+    }
+
     /// What it divides: a register of 32 bits, by what is the same in all threads.
     fn division(&self) -> Option<Division> {
         None

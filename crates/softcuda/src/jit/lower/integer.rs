@@ -369,6 +369,16 @@ impl Operation for Integer {
         }
     }
 
+    fn high_product(&self) -> Option<(RegId, u32)> {
+        let (Op::Mul(Part::Hi), true) = (self.op, WORDS.contains(&self.ty)) else {
+            return None;
+        };
+        match self.scaled()? {
+            (Arg::Reg(from), by) => Some((*from, by as u32)),
+            _ => None,
+        }
+    }
+
     fn division(&self) -> Option<Division> {
         let rest = match self.op {
             Op::Div => false,
@@ -657,6 +667,7 @@ fn multiply(l: &mut Lower<'_>, ty: Type, part: Part, a: Value, b: Value) -> Valu
     match part {
         Part::Lo => l.b.ins().imul(a, b),
         Part::Hi if l.in_vectors() => {
+            let [a, b] = [a, b].map(|v| l.as_constant(v));
             let mut products = |high: bool| {
                 let [x, y] = [a, b].map(|v| match (signed(ty), high) {
                     (true, false) => l.b.ins().swiden_low(v),

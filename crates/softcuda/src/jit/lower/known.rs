@@ -5,7 +5,7 @@
 //! histogram of bytes is such a case: four times a byte is below 1,024.
 
 use cranelift_codegen::ir::immediates::{Imm64, Uimm8};
-use cranelift_codegen::ir::{InstBuilder, InstructionData, Opcode, Type, Value};
+use cranelift_codegen::ir::{InstBuilder, InstructionData, Opcode, Type, Value, types};
 
 use super::Lower;
 use crate::jit::runtime::access::{Access, Window};
@@ -162,6 +162,20 @@ impl Lower<'_> {
             _ => None,
         };
         Some((dfg.insts[inst].opcode(), dfg.inst_args(inst), number))
+    }
+
+    /// Words that are all one number as a constant. Cranelift extends what is spread to a vector
+    /// before it spreads it, and does not see then that it multiplies words.
+    pub(super) fn as_constant(&mut self, words: Value) -> Value {
+        let Some((Opcode::Splat, &[word], _)) = self.made_by(words) else {
+            return words;
+        };
+        let Some((Opcode::Iconst, _, Some(number))) = self.made_by(word) else {
+            return words;
+        };
+        let bytes = [(number as u32).to_le_bytes(); 4].concat();
+        let constant = self.b.func.dfg.constants.insert(bytes.into());
+        self.b.ins().vconst(types::I32X4, constant)
     }
 
     /// An element of a vector: without taking it from there, where the code that made the vector

@@ -8,6 +8,7 @@ use ptx::opcode::{self, Fact, Opcode};
 
 use smallvec::SmallVec;
 
+use super::divisors;
 use super::floats::Votes;
 use super::fragments;
 use super::isa;
@@ -23,13 +24,13 @@ use crate::jit::program::{
 };
 
 /// An instruction whose operands are resolved, before its family has read it.
-struct Pending<'a> {
-    instruction: Cow<'a, ast::Instruction>,
-    guard: Option<(RegId, bool)>,
-    args: Vec<Arg>,
+pub(super) struct Pending<'a> {
+    pub instruction: Cow<'a, ast::Instruction>,
+    pub guard: Option<(RegId, bool)>,
+    pub args: Vec<Arg>,
 }
 
-enum PendingStep<'a> {
+pub(super) enum PendingStep<'a> {
     Label(u32),
     Instruction(Pending<'a>),
 }
@@ -108,7 +109,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         scopes,
         mut tables,
         mut uses,
-        steps,
+        mut steps,
         frame,
         call_area,
         ..
@@ -134,6 +135,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         .map(|(id, _)| *id)
         .collect();
     let nans = nans.decide(&tables.registers, &tables.floats, &parameters);
+    divisors::known(&mut steps, &tables);
     let steps = decode(module, &tables, &nans, steps);
     tables.lazy_nans = nans.lazy;
     tables.seen_nans = nans.seen;
@@ -307,7 +309,7 @@ fn specials(args: &[Arg]) -> SmallVec<[Special; 1]> {
 
 /// The registers that an instruction writes, which are those of its first operand unless it has no
 /// destination, and those that it reads.
-fn named(
+pub(super) fn named(
     instruction: &ast::Instruction,
     args: &[Arg],
 ) -> (SmallVec<[RegId; 2]>, SmallVec<[RegId; 4]>) {

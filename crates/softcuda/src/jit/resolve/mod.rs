@@ -6,6 +6,7 @@
 
 mod body;
 pub(super) mod changes;
+mod divisors;
 mod floats;
 pub(super) mod fragments;
 pub(super) mod isa;

@@ -34,9 +34,9 @@ use crate::jit::program::{Body, Instruction, Step};
 /// The most steps that are assumed to divide alike.
 const MOST_IN_ROWS: usize = 16;
 /// How far apart neighbours' numbers may be that are divided.
-const FURTHEST: i64 = 4;
+pub(super) const FURTHEST: i64 = 4;
 /// The least number by which neighbours likely divide alike.
-const LEAST: u64 = 16;
+pub(super) const LEAST: u64 = 16;
 /// The same where but one access is better for it.
 const LEAST_FOR_ONE: u64 = 64;
 
@@ -167,7 +167,7 @@ fn same(division: Division, by: i64) -> Same {
 }
 
 /// Whether neighbours likely divide their numbers alike, as far as the divisor is known.
-fn is_coarse(division: Division) -> bool {
+pub(super) fn is_coarse(division: Division) -> bool {
     match division.by {
         Divisor::Number(number) => number >= LEAST,
         Divisor::Register(_) => true,

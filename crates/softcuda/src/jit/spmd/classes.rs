@@ -6,11 +6,11 @@ use std::collections::HashMap;
 use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::{Immediate, Space, Type};
 
-use super::assumed::{Assumed, Kind};
+use super::assumed::{self, Assumed, Kind};
 use super::control::Control;
 use super::facts::Facts;
 use super::{Class, Regions, Same, WIDTH, Way, alone, wants_all};
-use crate::jit::decode::{Arg, Flow, RegId, Special, Stride};
+use crate::jit::decode::{Arg, Divisor, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// How far apart neighbours' accesses may be for one check.
@@ -249,12 +249,6 @@ fn settled(
 /// By register that varies, how much more each thread's value most likely is than that of the one
 /// before, where all that is written to it says so.
 pub(super) fn likely(body: &Body, known: &Known) -> Vec<Option<i64>> {
-    #[derive(Clone, Copy, PartialEq)]
-    enum Likely {
-        Unset,
-        By(i64),
-        No,
-    }
     let mut likely: Vec<Likely> = known
         .classes
         .iter()
@@ -270,7 +264,7 @@ pub(super) fn likely(body: &Body, known: &Known) -> Vec<Option<i64>> {
             for register in &step.reads {
                 unset |= likely[register.0 as usize] == Likely::Unset;
             }
-            let stride = step.operation.likely_stride(&|arg| match arg {
+            let of = |arg: &Arg| match arg {
                 Arg::Reg(register) => match likely[register.0 as usize] {
                     Likely::By(step) => Some(Stride {
                         step,
@@ -279,16 +273,20 @@ pub(super) fn likely(body: &Body, known: &Known) -> Vec<Option<i64>> {
                     _ => None,
                 },
                 arg => known.stride(arg),
+            };
+            let of_register = |register: RegId| likely[register.0 as usize];
+            let now = divided(step, known, &of_register).unwrap_or_else(|| {
+                let stride = step.operation.likely_stride(&of);
+                stride.map_or(Likely::No, |stride| Likely::By(stride.step))
             });
             for register in &step.writes {
                 if known.classes[register.0 as usize] != Class::Varying || unset {
                     continue;
                 }
-                let by = stride.map_or(Likely::No, |stride| Likely::By(stride.step));
                 let old = &mut likely[register.0 as usize];
                 *old = match *old {
-                    Likely::Unset => by,
-                    old if old == by => old,
+                    Likely::Unset => now,
+                    old if old == now => old,
                     _ => Likely::No,
                 };
             }
@@ -304,6 +302,39 @@ pub(super) fn likely(body: &Body, known: &Known) -> Vec<Option<i64>> {
         _ => None,
     })
     .collect()
+}
+
+/// How a value most likely differs from thread to thread.
+#[derive(Clone, Copy, PartialEq)]
+enum Likely {
+    Unset,
+    By(i64),
+    /// It grows by one about each time that so many threads have passed.
+    Slow(u64),
+    No,
+}
+
+/// How what is divided most likely differs: neighbours are in one row, and their columns count up.
+/// A compiler multiplies instead where it knows the divisor, and shifts.
+fn divided(step: &Instruction, known: &Known, of: &dyn Fn(RegId) -> Likely) -> Option<Likely> {
+    let counts = |register: RegId| match of(register) {
+        Likely::By(by) => (1..=assumed::FURTHEST).contains(&by).then_some(by),
+        _ => None,
+    };
+    if let Some((from, by)) = step.operation.high_product() {
+        counts(from)?;
+        return (1u64 << 32).checked_div(by.into()).map(Likely::Slow);
+    }
+    let division = step.operation.division()?;
+    if let (Likely::Slow(before), Divisor::Number(by)) = (of(division.from), division.by) {
+        return (before.saturating_mul(by) >= assumed::LEAST).then_some(Likely::By(0));
+    }
+    let is_same = match division.by {
+        Divisor::Number(_) => true,
+        Divisor::Register(by) => known.class(by) == Class::Uniform,
+    };
+    let by = counts(division.from).filter(|_| is_same && assumed::is_coarse(division))?;
+    Some(Likely::By(if division.rest { by } else { 0 }))
 }
 
 impl Known {

@@ -76,6 +76,39 @@ fn lanes() {
     );
 }
 
+/// A register that holds a number divides as the number does.
+#[test]
+fn numbers_in_registers_divide() {
+    let thread = |b: u32, t: u32| 42 * b + t;
+    let warp = "mov.u32 %r4, WARP_SZ;";
+    check(&format!("{warp} rem.u32 %r2, %r1, %r4;"), |b, t| {
+        thread(b, t) % 32
+    });
+    check(&format!("{warp} div.u32 %r2, %r1, %r4;"), |b, t| {
+        thread(b, t) / 32
+    });
+    let negative = |b, t| 100 - thread(b, t).cast_signed();
+    let below = format!("{warp} sub.s32 %r5, 100, %r1;");
+    check(&format!("{below} rem.s32 %r2, %r5, %r4;"), |b, t| {
+        (negative(b, t) % 32).cast_unsigned()
+    });
+    check(&format!("{below} div.s32 %r2, %r5, %r4;"), |b, t| {
+        (negative(b, t) / 32).cast_unsigned()
+    });
+    check("mov.b32 %r4, 7; div.u32 %r2, %r1, %r4;", |b, t| {
+        thread(b, t) / 7
+    });
+    // It holds others, too.
+    let twice = format!("{warp} rem.u32 %r2, %r1, %r4; mov.u32 %r4, 5; rem.u32 %r2, %r2, %r4;");
+    check(&twice, |b, t| thread(b, t) % 32 % 5);
+    let sometimes = "mov.u32 %r4, 7; setp.lt.u32 %p, %r1, 9; @%p mov.u32 %r4, 4;
+        rem.u32 %r2, %r1, %r4;";
+    check(sometimes, |b, t| match thread(b, t) {
+        few @ 0..9 => few % 4,
+        more => more % 7,
+    });
+}
+
 #[test]
 fn clusters_of_one_block() {
     check("%cluster_ctarank", |_, _| 0);

@@ -155,6 +155,38 @@ fn clamped_indices() {
     }
 }
 
+/// Threads' numbers are divided into rows and columns of a tile in shared memory, by an operation
+/// and as compilers multiply and shift instead; most groups are in one row.
+#[test]
+fn rows_and_columns_of_tiles() {
+    let rest = "mul.lo.u32 %r12, %r6, 34; sub.u32 %r5, %r4, %r12;";
+    for divides in [
+        "add.u32 %r11, %r3, 34; rem.u32 %r5, %r4, %r11; div.u32 %r6, %r4, %r11;".to_owned(),
+        format!("mul.hi.u32 %r12, %r4, 0xf0f0f0f1; shr.u32 %r6, %r12, 5; {rest}"),
+        format!(
+            "mul.hi.s32 %r12, %r4, 2021161081; shr.u32 %r6, %r12, 31; shr.s32 %r12, %r12, 4;
+            add.u32 %r6, %r12, %r6; {rest}"
+        ),
+    ] {
+        for start in [0, 25, 1000, 2000] {
+            let body = format!(
+                "add.u32 %r4, %r35, {start}; {divides}
+                mad.lo.u32 %r7, %r6, 40, %r5; mul.wide.u32 %rd5, %r7, 4; add.u64 %rd5, %rd2, %rd5;
+                ld.global.f32 %f1, [%rd5]; add.f32 %f1, %f1, 0f3f800000;
+                mov.u32 %r8, s; mad.lo.u32 %r7, %r6, 160, %r8; shl.b32 %r10, %r5, 2;
+                add.u32 %r7, %r7, %r10; st.shared.f32 [%r7], %f1; bar.sync 0;
+                ld.shared.u32 %r9, [%r7]; mad.lo.u32 %r9, %r9, 3, %r5;"
+            );
+            for block in [[32, 1, 1], [64, 1, 1], [16, 4, 1], [96, 1, 1]] {
+                for n in [0, 3] {
+                    // The last ones are not all inside.
+                    let _ = in_both(&body, block, n);
+                }
+            }
+        }
+    }
+}
+
 /// An index that is clamped, and one where a row begins: each is extended before they are added.
 #[test]
 fn clamped_indices_in_rows() {

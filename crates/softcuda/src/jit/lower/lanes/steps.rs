@@ -3,7 +3,7 @@
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, Block, InstBuilder, Value, types};
 use cranelift_frontend::Variable;
-use ptx::ast::Type;
+use ptx::ast::{Space, Type};
 use smallvec::SmallVec;
 
 use super::agreement::Agreement;
@@ -367,10 +367,33 @@ impl Lower<'_> {
         let access = instruction.operation.plain_access()?;
         instruction.operation.weak_access()?;
         let stride = self.lanes().plan.likely_stride(access.base)?;
-        if !access.is_host() || !in_rows(stride, access.size) {
+        if !in_rows(stride, access.size) {
             return None;
         }
-        let base = Arg::Reg(access.base);
+        let is_word = self.register_types[access.base.0 as usize] == types::I32;
+        let different = match (self.kept_of(access.base), access.space) {
+            (Kept::Vectors(_), Some(Space::Shared)) if is_word => {
+                Some(self.differs(access.base, stride))
+            }
+            _ if access.is_host() => self.addresses_differ(access.base, stride),
+            _ => return None,
+        };
+        let (row, each, done) = (self.fresh_block(), self.fresh_block(), self.fresh_block());
+        self.b.ins().brif(different?, each, &[], row, &[]);
+        self.enter(row);
+        self.forget_bases();
+        self.set_form(Form::Lane(0));
+        instruction.operation.lower_row(self, stride);
+        self.set_form(Form::Once);
+        self.forget_bases();
+        self.b.ins().jump(done, &[]);
+        self.enter(each);
+        Some(done)
+    }
+
+    /// Whether some thread's address is not so far from the first one's, as bits.
+    fn addresses_differ(&mut self, base: RegId, stride: i64) -> Option<Value> {
+        let base = Arg::Reg(base);
         let mut different = None;
         let mut first = None;
         for lane in 0..self.width() {
@@ -387,17 +410,7 @@ impl Lower<'_> {
                 Some(different) => self.b.ins().bor(different, bits),
             });
         }
-        let (row, each, done) = (self.fresh_block(), self.fresh_block(), self.fresh_block());
-        self.b.ins().brif(different?, each, &[], row, &[]);
-        self.enter(row);
-        self.forget_bases();
-        self.set_form(Form::Lane(0));
-        instruction.operation.lower_row(self, stride);
-        self.set_form(Form::Once);
-        self.forget_bases();
-        self.b.ins().jump(done, &[]);
-        self.enter(each);
-        Some(done)
+        different
     }
 
     /// What was checked of the step's group of accesses is known on one of several ways alone.
