@@ -242,9 +242,30 @@ impl Writer<'_> {
             }
         };
         let offset = [0, 0, 1, -1, 2, -3][self.below(6)] * scale as i64 * i64::from(!ends);
-        self.line(&format!(
-            "mul.wide.{sign} %y{n}, {index}, {scale}; add.s64 %z{n}, %all, %y{n};"
-        ));
+        let address = match self.below(3) {
+            0 if scale.is_power_of_two() => {
+                // A row and a column, each extended; what one has more, the other has less.
+                let row = self.pick(&["%block", "%me", "%id", "0x3ffffffc", "-5"]);
+                let wide = self.pick(&["cvt.s64.s32", "cvt.u64.u32"]);
+                let wide = if row == "-5" { "cvt.s64.s32" } else { wide };
+                let both = self.pick(&["%y{n}, %z{n}", "%z{n}, %y{n}"]);
+                let limit = self.pick(&[
+                    "min.s32 %i{n}, %i{n}, 0x7fffffff;",
+                    "max.s32 %i{n}, %i{n}, -0x7fffff00;",
+                    "",
+                ]);
+                let shift = scale.trailing_zeros();
+                let text = format!(
+                    "mov.u32 %j{{n}}, {row}; sub.s32 %i{{n}}, {index}, %j{{n}}; {limit}
+                    cvt.s64.s32 %y{{n}}, %i{{n}}; {wide} %z{{n}}, %j{{n}};
+                    add.s64 %z{{n}}, {both}; shl.b64 %z{{n}}, %z{{n}}, {shift};
+                    add.s64 %z{{n}}, %all, %z{{n}};"
+                );
+                text.replace("{n}", &n.to_string())
+            }
+            _ => format!("mul.wide.{sign} %y{n}, {index}, {scale}; add.s64 %z{n}, %all, %y{n};"),
+        };
+        self.line(&address);
         let guard = self.guard();
         let text = match count {
             1 => {
@@ -335,7 +356,8 @@ impl Writer<'_> {
         let text = match self.below(10) {
             0..=2 => {
                 let mode = self.pick(&["down", "up", "bfly", "idx"]);
-                let clamp = if mode == "up" { 0 } else { 31 };
+                let segment = [0, 0, 0x10, 0x18, 0x1c, 0x1e, 0x0a][self.below(7)] << 8;
+                let clamp = segment | if mode == "up" { 0 } else { 31 };
                 format!("shfl.sync.{mode}.b32 {to}, {from}, {distance}, {clamp}, -1;")
             }
             3 => {
@@ -678,7 +700,7 @@ fn kernel(random: &mut Random, shape: [u32; 3]) -> String {
         ".visible .entry k(.param .u64 out, .param .u64 all, .param .u32 n)
         {{
             .reg .b32 %r<{EACH}>, %t, %t2, %x, %me, %id, %n, %u, %block, %sum, %tile, %tiles;
-            .reg .b32 %w<3>, %down, %far, %x<{names}>, %i<{names}>;
+            .reg .b32 %w<3>, %down, %far, %x<{names}>, %i<{names}>, %j<{names}>;
             .reg .f32 %f<{EACH}>, %v<{names}>, %k<{names}>;
             .reg .b64 %q<{EACH}>, %out, %all, %own, %count, %wide, %far_away, %y<{names}>, %z<{names}>;
             .reg .pred %p<{EACH}>, %pt, %c<{names}>;
