@@ -85,7 +85,7 @@ impl Writer<'_> {
     /// Divides the last number, by rows and in them.
     fn divide(&mut self) {
         let sign = self.pick(&["u32", "s32"]);
-        let by = self.pick(&["%d0", "%d1", "%d2", "%dd", "20", "64", "3"]);
+        let by = self.pick(&["%d0", "%d1", "%d2", "%dd", "%warp", "20", "64", "3"]);
         let part = self.parts.end;
         self.parts.end += 1;
         let (q, r, n) = (
@@ -93,7 +93,7 @@ impl Writer<'_> {
             format!("%r{part}"),
             format!("%n{}", self.numbers),
         );
-        let text = match self.random.below(6) {
+        let text = match self.random.below(7) {
             0 => format!("div.{sign} {q}, {n}, {by}; rem.{sign} {r}, {n}, {by};"),
             1 => format!("rem.{sign} {r}, {n}, {by}; sub.u32 {q}, {n}, {r};"),
             2 => format!("shr.{sign} {q}, {n}, 5; and.b32 {r}, {n}, 31;"),
@@ -102,6 +102,17 @@ impl Writer<'_> {
                 "shr.s32 %s{part}, {n}, 31; shr.u32 %t{part}, %s{part}, 27;
                 add.s32 %u{part}, {n}, %t{part}; shr.s32 {q}, %u{part}, 5;
                 and.b32 %y{part}, %u{part}, -32; sub.s32 {r}, {n}, %y{part};"
+            ),
+            // As they divide by a number: 20.
+            4 => format!(
+                "mul.hi.{sign} %s{part}, {n}, {}; shr.{sign} {q}, %s{part}, {};
+                mul.lo.u32 {r}, {q}, 20; sub.u32 {r}, {n}, {r};",
+                if sign == "u32" {
+                    "0xcccccccd"
+                } else {
+                    "0x66666667"
+                },
+                if sign == "u32" { 4 } else { 3 },
             ),
             _ => format!(
                 "div.{sign} {q}, {n}, {by}; mul.lo.u32 {r}, {q}, {by}; sub.u32 {r}, {n}, {r};"
@@ -254,13 +265,13 @@ fn kernel(random: &mut Random) -> String {
         {{
             .reg .b32 %q<8>, %r<8>, %s<8>, %t<8>, %u<8>, %y<8>, %n<12>, %i<32>, %k<32>, %v<32>, %w<32>;
             .reg .b32 %k, %sum, %me, %step, %block, %x, %start, %u, %w;
-            .reg .b32 %d0, %d1, %d2, %dd;
+            .reg .b32 %d0, %d1, %d2, %dd, %warp;
             .reg .b64 %all, %mine, %own, %a<32>, %b<32>, %c<32>;
             .reg .pred %p;
             ld.param.u64 %all, [all];
             ld.param.u64 %mine, [mine];
             ld.param.u32 %start, [start]; ld.param.u32 %d0, [d0]; ld.param.u32 %d1, [d1];
-            mul.lo.u32 %d2, %d0, %d1; shr.u32 %dd, %d0, 1;
+            mul.lo.u32 %d2, %d0, %d1; shr.u32 %dd, %d0, 1; mov.u32 %warp, WARP_SZ;
             mov.u32 %me, %tid.x; mov.u32 %step, %ntid.x; mov.u32 %block, %ctaid.x;
             mad.lo.u32 %x, %block, %step, %me;
             mad.wide.u32 %own, %x, {}, %mine;
