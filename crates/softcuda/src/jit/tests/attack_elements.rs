@@ -185,6 +185,15 @@ fn one_thread_is_outside() {
             }
         }
     }
+    // The column of the last alone wraps before its row is added.
+    let wraps = format!(
+        "add.u32 %r5, %r1, 0x7fffffe1; min.u32 %r5, %r5, 0xffffffff; mov.u32 %r6, %r3; {ELEMENT}
+        ld.global.u32 %r9, [%rd7];"
+    );
+    for waits in ["", "bar.sync 0;"] {
+        let end = in_both(&format!("{waits} {wraps}"), [32, 1, 1], 0x8000_001f);
+        assert_eq!(end.map_err(|(_, _, thread)| thread), Err(Some([31, 0, 0])));
+    }
     // The last of a block alone is behind the end of the array, or the first before them.
     for (start, offset) in [(64 - 31, 0), (63 - 31, 4), (-1, 0), (0, -4)] {
         for clamp in ["max.s32 %r5, %r1, 0;", "mov.u32 %r5, %r1;"] {
