@@ -87,63 +87,50 @@ fn sgemm(gpu: &Gpu, name: &str) -> Outcome<f64> {
     times.print(check(&gpu.stream.clone_dtoh(&cd)?, &c, 1e-3))
 }
 
-fn gemm32(gpu: &Gpu, name: &str) -> Outcome<f64> {
-    let (m, n, k) = (500usize, 420usize, 390usize);
-    let f = gpu.kernel("gemm_tile32")?;
-    let (a, b) = (noise(m * k, 1), noise(k * n, 2));
-    let (ad, bd) = (gpu.stream.clone_htod(&a)?, gpu.stream.clone_htod(&b)?);
-    let mut cd = gpu.stream.alloc_zeros::<f32>(m * n)?;
-    let mut c = vec![0.0f32; m * n];
-    let times = race(
-        name,
-        || {
-            let (mi, ni, ki) = (m as i32, n as i32, k as i32);
-            launch!(
-                gpu,
-                f,
-                gpu.plane(n, m, 32, 32),
-                &ad,
-                &bd,
-                &mut cd,
-                &mi,
-                &ni,
-                &ki
-            );
-            Ok(gpu.stream.synchronize()?)
-        },
-        || product(black_box(&a), &b, &mut c, n, k),
-    )?;
-    times.print(check(&gpu.stream.clone_dtoh(&cd)?, &c, 1e-3))
+/// A product by tiles that each block brings together in shared memory.
+macro_rules! tiled {
+    ($run:ident, $kernel:literal, $t:ty, $noise:ident, $product:ident, $sizes:expr, $tile:literal, $tolerance:literal) => {
+        fn $run(gpu: &Gpu, name: &str) -> Outcome<f64> {
+            let [m, n, k]: [usize; 3] = $sizes;
+            let f = gpu.kernel($kernel)?;
+            let (a, b) = ($noise(m * k, 1), $noise(k * n, 2));
+            let (ad, bd) = (gpu.stream.clone_htod(&a)?, gpu.stream.clone_htod(&b)?);
+            let mut cd = gpu.stream.alloc_zeros::<$t>(m * n)?;
+            let mut c = vec![0 as $t; m * n];
+            let config = gpu.plane(n, m, $tile, $tile);
+            let times = race(
+                name,
+                || {
+                    let (mi, ni, ki) = (m as i32, n as i32, k as i32);
+                    launch!(gpu, f, config, &ad, &bd, &mut cd, &mi, &ni, &ki);
+                    Ok(gpu.stream.synchronize()?)
+                },
+                || $product(black_box(&a), &b, &mut c, n, k),
+            )?;
+            times.print(check(&gpu.stream.clone_dtoh(&cd)?, &c, $tolerance))
+        }
+    };
 }
-
-fn dgemm(gpu: &Gpu, name: &str) -> Outcome<f64> {
-    let (m, n, k) = (330usize, 410usize, 370usize);
-    let f = gpu.kernel("dgemm_tile16")?;
-    let (a, b) = (noise64(m * k, 1), noise64(k * n, 2));
-    let (ad, bd) = (gpu.stream.clone_htod(&a)?, gpu.stream.clone_htod(&b)?);
-    let mut cd = gpu.stream.alloc_zeros::<f64>(m * n)?;
-    let mut c = vec![0.0f64; m * n];
-    let times = race(
-        name,
-        || {
-            let (mi, ni, ki) = (m as i32, n as i32, k as i32);
-            launch!(
-                gpu,
-                f,
-                gpu.plane(n, m, 16, 16),
-                &ad,
-                &bd,
-                &mut cd,
-                &mi,
-                &ni,
-                &ki
-            );
-            Ok(gpu.stream.synchronize()?)
-        },
-        || product64(black_box(&a), &b, &mut c, n, k),
-    )?;
-    times.print(check(&gpu.stream.clone_dtoh(&cd)?, &c, 1e-10))
-}
+tiled!(
+    gemm32,
+    "gemm_tile32",
+    f32,
+    noise,
+    product,
+    [500, 420, 390],
+    32,
+    1e-3
+);
+tiled!(
+    dgemm,
+    "dgemm_tile16",
+    f64,
+    noise64,
+    product64,
+    [330, 410, 370],
+    16,
+    1e-10
+);
 
 fn batched(gpu: &Gpu, name: &str) -> Outcome<f64> {
     let count = 8001usize;

@@ -26,7 +26,7 @@ impl Lower<'_> {
     /// where that is not known of any array. The lowest is `low` bytes from the register that is
     /// its base.
     pub(super) fn inside_array(&mut self, low: i64, access: &Access) -> Option<Value> {
-        let element = self.array_element(self.step)?;
+        let element = self.array_element()?;
         let has_one = |l: &mut Self, register| matches!(l.kept_of(register), Kept::One(_));
         if self.form() == Form::Once && !element.indices().all(|register| has_one(self, register)) {
             return None;
@@ -44,7 +44,7 @@ impl Lower<'_> {
 
     /// Whether the access of some thread of a group is not, where their indices are in vectors.
     pub(super) fn any_outside_array(&mut self, low: i64, access: &Access) -> Option<Value> {
-        let element = self.array_element(self.step)?;
+        let element = self.array_element()?;
         if element.plus.is_some() {
             return None;
         }
@@ -76,7 +76,7 @@ impl Lower<'_> {
     /// to the next, and how many indices are inside; `None` where no array is known.
     pub(super) fn array_from(&mut self, low: i64, access: &Access) -> Option<(Value, i64, Value)> {
         let Elements { less, count } = self.elements_at(low, access)?;
-        let element = self.array_element(self.step)?;
+        let element = self.array_element()?;
         let param = *self.steady.pointers.get(&element.array)?;
         let array = self.array(param);
         (less == 0 && element.plus.is_none()).then_some((array, element.by, count))
@@ -84,7 +84,7 @@ impl Lower<'_> {
 
     /// Where the element lies that this step's accesses are relative to, if this is its index.
     pub(super) fn element_at(&mut self, index: Value) -> Option<Value> {
-        let element = self.array_element(self.step)?;
+        let element = self.array_element()?;
         let param = *self.steady.pointers.get(&element.array)?;
         let array = self.array(param);
         let index = self.whole_index(element, index);
@@ -103,15 +103,21 @@ impl Lower<'_> {
         self.b.ins().load(types::I64, flags, params, param as i32)
     }
 
-    /// The element that a step's access is relative to. Where its index is a sum, threads of a group
-    /// have more in common of what is added than of the index itself.
-    pub(super) fn array_element(&self, step: u32) -> Option<Element> {
-        let element = *self.runs.elements.get(&step)?;
-        let turns = match element.plus {
-            Some((plus, _)) => self.is_of_group(element.index) && !self.is_of_group(plus),
-            None => false,
-        };
-        Some(if turns { element.turned() } else { element })
+    /// The element that this step's access is relative to. Where its index is a sum, threads of a
+    /// group have more in common of what is added than of the index itself.
+    pub(super) fn array_element(&self) -> Option<Element> {
+        let element = *self.runs.elements.get(&self.step)?;
+        match element.plus {
+            Some((plus, signed)) if self.is_of_group(element.index) && !self.is_of_group(plus) => {
+                Some(Element {
+                    index: plus,
+                    signed,
+                    plus: Some((element.index, element.signed)),
+                    ..element
+                })
+            }
+            _ => Some(element),
+        }
     }
 
     /// An element's index, with what is added to it.
@@ -136,7 +142,7 @@ impl Lower<'_> {
     /// What the indices of this step's accesses compare with; `None` where no array is known, or
     /// nothing holds the index.
     fn elements(&mut self, low: i64, access: &Access) -> Option<Elements> {
-        let since = self.array_element(self.step)?.since;
+        let since = self.array_element()?.since;
         if self.form() == Form::Thread && since < self.entered {
             return None;
         }
@@ -147,7 +153,7 @@ impl Lower<'_> {
         if matches!(self.frame, Frame::Device { .. }) {
             return None;
         }
-        let element = self.array_element(self.step)?;
+        let element = self.array_element()?;
         let param = *self.steady.pointers.get(&element.array)?;
         let size = 1u64 << access.log2;
         let by = u64::try_from(element.by)

@@ -5,7 +5,7 @@
 //! histogram of bytes is such a case: four times a byte is below 1,024.
 
 use cranelift_codegen::ir::immediates::{Imm64, Uimm8};
-use cranelift_codegen::ir::{InstBuilder, InstructionData, Opcode, Type, Value, types};
+use cranelift_codegen::ir::{InstBuilder, InstructionData, Opcode, Type, Value};
 
 use super::Lower;
 use crate::jit::runtime::access::{Access, Window};
@@ -173,9 +173,7 @@ impl Lower<'_> {
         let Some((Opcode::Iconst, _, Some(number))) = self.made_by(word) else {
             return words;
         };
-        let bytes = [(number as u32).to_le_bytes(); 4].concat();
-        let constant = self.b.func.dfg.constants.insert(bytes.into());
-        self.b.ins().vconst(types::I32X4, constant)
+        self.constant_words([number as i32; 4])
     }
 
     /// An element of a vector: without taking it from there, where the code that made the vector

@@ -69,19 +69,6 @@ pub(super) struct Element {
 }
 
 impl Element {
-    /// The same, with the two parts of its index in the other order.
-    pub fn turned(self) -> Element {
-        match self.plus {
-            None => self,
-            Some((index, signed)) => Element {
-                index,
-                signed,
-                plus: Some((self.index, self.signed)),
-                ..self
-            },
-        }
-    }
-
     /// The registers that its index is computed from.
     pub fn indices(self) -> impl Iterator<Item = RegId> {
         let plus = self.plus.map(|(plus, _)| plus);

@@ -7,6 +7,7 @@
 //!
 //! At other branches over few steps, they do so where they do not agree.
 
+use super::classes::writes_count_up;
 use super::control::compared;
 use super::facts::Facts;
 use super::teams::Teams;
@@ -119,7 +120,7 @@ impl Judge<'_> {
                 Way::Vector | Way::Row => together += 1,
                 // Where threads agree, it is a row.
                 Way::Each if self.is_likely_row(step) => together += 1,
-                Way::Each if !self.likely_counts_up(step) => each += 1,
+                Way::Each if !writes_count_up(step, self.likely) => each += 1,
                 _ => {}
             }
         }
@@ -167,12 +168,6 @@ impl Judge<'_> {
         };
         let by = self.likely[access.base.0 as usize];
         by.is_some_and(|by| in_rows(by, access.size))
-    }
-
-    /// Whether all that is written counts up over the threads, most likely.
-    fn likely_counts_up(&self, step: &Instruction) -> bool {
-        let counts = |register: &RegId| self.likely[register.0 as usize].is_some();
-        !step.writes.is_empty() && step.writes.iter().all(counts)
     }
 
     /// Whether a guard compares a register that `is` so.

@@ -304,6 +304,12 @@ pub(super) fn likely(body: &Body, known: &Known) -> Vec<Option<i64>> {
     .collect()
 }
 
+/// Whether all that a step writes most likely counts up over the threads, by [`likely`].
+pub(super) fn writes_count_up(step: &Instruction, likely: &[Option<i64>]) -> bool {
+    let counts = |register: &RegId| likely[register.0 as usize].is_some();
+    !step.writes.is_empty() && step.writes.iter().all(counts)
+}
+
 /// How a value most likely differs from thread to thread.
 #[derive(Clone, Copy, PartialEq)]
 enum Likely {

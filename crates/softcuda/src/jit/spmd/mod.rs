@@ -555,10 +555,9 @@ impl Plan {
     /// Whether what a step writes, or where it accesses memory, most likely counts up over the
     /// threads.
     fn counts_likely(&self, step: &Instruction) -> bool {
-        let counts = |register: RegId| self.likely[register.0 as usize].is_some();
         match step.operation.plain_access() {
-            Some(access) => counts(access.base),
-            None => !step.writes.is_empty() && step.writes.iter().copied().all(counts),
+            Some(access) => self.likely_stride(access.base).is_some(),
+            None => classes::writes_count_up(step, &self.likely),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::forms::{Outcome, kernel, run};
+use super::forms::{difference, kernel, run};
 use crate::jit::harness;
 use crate::jit::module::Form;
 use crate::jit::runtime::float::tests::Random;
@@ -65,20 +65,6 @@ impl Differences {
     fn none(self) {
         println!("{} runs, {} faults", self.runs, self.faults);
         assert_eq!(self.count, 0, "{}", self.text);
-    }
-}
-
-fn difference(got: &Outcome, expected: &Outcome) -> String {
-    match (got, expected) {
-        (Ok(got), Ok(expected)) => {
-            let at = got.iter().zip(expected).position(|(a, b)| a != b);
-            let at = at.unwrap_or(0);
-            format!("word {at}: {:x} for {:x}", got[at], expected[at])
-        }
-        _ => {
-            let short = |end: &Outcome| end.clone().map(|_| ());
-            format!("{:x?} for {:x?}", short(got), short(expected))
-        }
     }
 }
 

@@ -47,7 +47,7 @@ impl Lower<'_> {
         let (slot, first) = (self.lanes().turns_slot, self.thread);
         self.b.ins().stack_store(first, slot, 0);
         // The index of the array that it accesses is read too, and perhaps written.
-        let element = self.array_element(self.step);
+        let element = self.array_element();
         let indices = element.into_iter().flat_map(Element::indices);
         for register in instruction.reads.iter().copied().chain(indices) {
             match self.kept_of(register) {

@@ -35,10 +35,8 @@ impl Lower<'_> {
         let bits = self.b.ins().splat(types::I32X4, bits);
         let mut stands = no;
         for (chunk, stand) in stands.iter_mut().enumerate() {
-            let own = (0..4).map(|lane| 1i32 << (4 * chunk + lane));
-            let own: Vec<u8> = own.flat_map(i32::to_le_bytes).collect();
-            let own = self.b.func.dfg.constants.insert(own.into());
-            let own = self.b.ins().vconst(types::I32X4, own);
+            let own = std::array::from_fn(|lane| 1 << (4 * chunk + lane));
+            let own = self.constant_words(own);
             let set = self.b.ins().band(bits, own);
             let set = self.b.ins().icmp(IntCC::Equal, set, own);
             *stand = self.b.ins().bitselect(set, yes[chunk], no[chunk]);

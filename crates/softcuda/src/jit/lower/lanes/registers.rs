@@ -314,6 +314,13 @@ impl Lower<'_> {
         self.b.ins().iadd_imm(value, more)
     }
 
+    /// A vector of these words, as a constant.
+    pub(in crate::jit::lower) fn constant_words(&mut self, words: [i32; 4]) -> Value {
+        let bytes = words.map(i32::to_le_bytes).concat();
+        let constant = self.b.func.dfg.constants.insert(bytes.into());
+        self.b.ins().vconst(types::I32X4, constant)
+    }
+
     /// How much more each thread of a vector has than the group's first.
     pub(super) fn steps(&mut self, ty: ValueType, chunk: usize, stride: i64) -> Value {
         let count = ty.lane_count() as usize;

@@ -304,15 +304,11 @@ impl Lower<'_> {
     /// Whether no index wraps that counts up from the first thread's, where something is added to
     /// it: the sum tells nothing of that.
     fn stays_whole(&mut self, index: RegId) -> Option<Value> {
-        let element = self.array_element(self.step)?;
+        let element = self.array_element()?;
         element.plus?;
-        let most = match element.signed {
-            true => i64::from(i32::MAX),
-            false => i64::from(u32::MAX),
-        };
-        let order = match element.signed {
-            true => IntCC::SignedLessThanOrEqual,
-            false => IntCC::UnsignedLessThanOrEqual,
+        let (order, most) = match element.signed {
+            true => (IntCC::SignedLessThanOrEqual, i64::from(i32::MAX)),
+            false => (IntCC::UnsignedLessThanOrEqual, i64::from(u32::MAX)),
         };
         self.set_form(Form::Lane(0));
         let first = self.read(&Arg::Reg(index), Type::B32);
@@ -326,7 +322,7 @@ impl Lower<'_> {
     /// from thread to thread, and how far elements are apart.
     fn likely_elements(&mut self, instruction: &Instruction) -> Option<(RegId, i64)> {
         let access = instruction.operation.plain_access()?;
-        let element = self.array_element(self.step)?;
+        let element = self.array_element()?;
         if let Some((plus, _)) = element.plus
             && !self.is_of_group(plus)
         {

@@ -160,11 +160,8 @@ impl Lower<'_> {
         for chunk in 0..self.width() / 4 {
             self.set_form(Form::Vector { chunk, wide: false });
             let all = self.b.ins().splat(types::I32X4, bits);
-            let bytes: Vec<u8> = (0..4)
-                .flat_map(|at| (1i32 << (4 * chunk + at)).to_le_bytes())
-                .collect();
-            let own = self.b.func.dfg.constants.insert(bytes.into());
-            let own = self.b.ins().vconst(types::I32X4, own);
+            let own = std::array::from_fn(|at| 1 << (4 * chunk + at));
+            let own = self.constant_words(own);
             let own = self.b.ins().band(all, own);
             let zero = self.word(0);
             let value = self.b.ins().icmp(IntCC::NotEqual, own, zero);
