@@ -12,6 +12,7 @@ use super::divisors;
 use super::floats::Votes;
 use super::fragments;
 use super::isa;
+use super::loops;
 use super::nans::{Decision, Nans};
 use super::order;
 use super::scope::{Named, Scopes};
@@ -117,6 +118,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
     tables.frame = frame;
     tables.call_area = call_area;
     tables.registers = scopes.into_types();
+    loops::split(&mut steps, &mut tables);
     let mut votes = Votes::default();
     let mut nans = Nans::default();
     for step in &steps {

@@ -10,6 +10,7 @@ mod divisors;
 mod floats;
 pub(super) mod fragments;
 pub(super) mod isa;
+mod loops;
 pub(in crate::jit) mod nans;
 mod operand;
 mod order;

@@ -1,0 +1,236 @@
+//! Registers of their own for loops. Compilers let a loop count in a register that holds something
+//! else before it, if nobody needs that afterwards:
+//!
+//! ```text
+//!     mov.u32 %r1, %tid.x;
+//!     ...
+//! $loop:
+//!     add.s32 %r1, %r1, %r2;
+//!     setp.lt.s32 %p1, %r1, %r3;
+//!     @%p1 bra $loop;
+//! ```
+//!
+//! Here the loop counts in a copy. So `%r1` is the number of the thread wherever it is read: where
+//! threads wait, it is [computed again](crate::jit::recompute) instead of kept.
+
+use std::borrow::Cow;
+
+use ptx::ast::{self, Pos, Type};
+use smallvec::SmallVec;
+
+use super::body::{Pending, PendingStep, named};
+use crate::jit::decode::{Arg, RegId, Symbol};
+use crate::jit::program::Tables;
+
+/// Gives loops registers of their own.
+pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
+    let Some(mut flow) = Flow::of(steps, tables) else {
+        return;
+    };
+    let mut copies = vec![];
+    for (head, end) in flow.loops() {
+        for register in flow.counters(head, end, tables) {
+            let own = RegId(tables.registers.len() as u32);
+            tables.registers.push(tables.registers[register.0 as usize]);
+            for at in head..=end {
+                flow.rename(at, register, own);
+                if let PendingStep::Instruction(pending) = &mut steps[at] {
+                    pending.args.iter_mut().for_each(|arg| rename(arg, register, own));
+                }
+            }
+            copies.push((head, own, register));
+        }
+    }
+    // The last come first: those before them stay where they are.
+    copies.sort_by_key(|(head, ..)| std::cmp::Reverse(*head));
+    for (head, to, from) in copies {
+        let pos = steps[head..].iter().find_map(|step| match step {
+            PendingStep::Instruction(pending) => Some(pending.instruction.pos),
+            PendingStep::Label(_) => None,
+        });
+        let wide = is_wide(tables.registers[from.0 as usize]) == Some(true);
+        steps.insert(head, copy(pos.unwrap_or_default(), wide, to, from));
+    }
+}
+
+/// Whether registers of a type have 64 bits; `None` of types that loops do not count in.
+fn is_wide(ty: Type) -> Option<bool> {
+    match ty {
+        Type::U32 | Type::S32 | Type::B32 => Some(false),
+        Type::U64 | Type::S64 | Type::B64 => Some(true),
+        _ => None,
+    }
+}
+
+fn copy(pos: Pos, wide: bool, to: RegId, from: RegId) -> PendingStep<'static> {
+    let ty = if wide { "b64" } else { "b32" };
+    PendingStep::Instruction(Pending {
+        instruction: Cow::Owned(ast::Instruction {
+            pos,
+            guard: None,
+            opcode: "mov".into(),
+            modifiers: vec![ty.into()],
+            operands: vec![],
+        }),
+        guard: None,
+        args: vec![Arg::Reg(to), Arg::Reg(from)],
+    })
+}
+
+fn rename(arg: &mut Arg, from: RegId, to: RegId) {
+    match arg {
+        Arg::Reg(id) | Arg::Part(id, _) if *id == from => *id = to,
+        Arg::Address(arg, _) | Arg::Not(arg) => rename(arg, from, to),
+        Arg::Pair(a, b) => [a, b].into_iter().for_each(|arg| rename(arg, from, to)),
+        Arg::Vector(args) | Arg::List(args) => {
+            args.iter_mut().for_each(|arg| rename(arg, from, to));
+        }
+        _ => {}
+    }
+}
+
+/// What a step does, as far as it matters here.
+#[derive(Default)]
+struct Does {
+    writes: SmallVec<[RegId; 2]>,
+    reads: SmallVec<[RegId; 4]>,
+    /// It has a guard: it may do nothing.
+    may: bool,
+    /// The step that it branches to.
+    branches: Option<usize>,
+    /// It does not go on with the step behind it, unless it does nothing.
+    leaves: bool,
+}
+
+struct Flow(Vec<Does>);
+
+impl Flow {
+    /// `None` of a body without loops, or with branches by a table.
+    fn of(steps: &[PendingStep<'_>], tables: &Tables) -> Option<Flow> {
+        let mut labels = vec![usize::MAX; tables.labels as usize];
+        let mut has_loops = false;
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                PendingStep::Label(label) => labels[*label as usize] = at,
+                PendingStep::Instruction(pending) => match pending.instruction.opcode.as_str() {
+                    "bra" => has_loops |= labels[target(pending)? as usize] < at,
+                    "brx" => return None,
+                    _ => {}
+                },
+            }
+        }
+        if !has_loops {
+            return None;
+        }
+        let does = |step: &PendingStep<'_>| {
+            let PendingStep::Instruction(pending) = step else {
+                return Some(Does::default());
+            };
+            let (writes, mut reads) = named(&pending.instruction, &pending.args);
+            reads.extend(pending.guard.map(|(guard, _)| guard));
+            let opcode = pending.instruction.opcode.as_str();
+            Some(Does {
+                writes,
+                reads,
+                may: pending.guard.is_some(),
+                branches: match opcode {
+                    "bra" => Some(labels[target(pending)? as usize]),
+                    _ => None,
+                },
+                leaves: matches!(opcode, "bra" | "ret" | "exit" | "trap"),
+            })
+        };
+        steps.iter().map(does).collect::<Option<_>>().map(Flow)
+    }
+
+    /// The first and last steps of loops that are entered from the step before them alone.
+    fn loops(&self) -> Vec<(usize, usize)> {
+        let branches = || {
+            let all = self.0.iter().enumerate();
+            all.filter_map(|(at, does)| Some((at, does.branches?)))
+        };
+        let mut loops: Vec<(usize, usize)> = vec![];
+        for (from, to) in branches().filter(|(from, to)| to <= from) {
+            match loops.iter_mut().find(|(head, _)| *head == to) {
+                Some((_, end)) => *end = from.max(*end),
+                None => loops.push((to, from)),
+            }
+        }
+        loops.retain(|(head, end)| {
+            let inside = *head..=*end;
+            let before = head.checked_sub(1).map(|at| &self.0[at]);
+            before.is_some_and(|does| does.may || !does.leaves)
+                && branches().all(|(from, to)| inside.contains(&from) || !inside.contains(&to))
+        });
+        loops
+    }
+
+    /// The registers that a loop counts in and that hold something else outside.
+    fn counters(&self, head: usize, end: usize, tables: &Tables) -> Vec<RegId> {
+        let mut found: Vec<RegId> = vec![];
+        for register in self.0[head..=end].iter().flat_map(|does| &does.writes) {
+            if !found.contains(register) && self.is_counter(*register, head, end, tables) {
+                found.push(*register);
+            }
+        }
+        found
+    }
+
+    fn is_counter(&self, register: RegId, head: usize, end: usize, tables: &Tables) -> bool {
+        let passed = || tables.incoming.iter().chain(&tables.outgoing);
+        if is_wide(tables.registers[register.0 as usize]).is_none()
+            || passed().any(|(passed, _)| *passed == register)
+        {
+            return false;
+        }
+        let (before, behind) = (&self.0[..head], &self.0[end + 1..]);
+        let mut writers = before.iter().chain(behind);
+        let mut writers = writers.by_ref().filter(|does| does.writes.contains(&register));
+        let once = writers.next().is_some_and(|does| !does.may) && writers.next().is_none();
+        let mut outside = before.iter().chain(behind);
+        once && outside.any(|does| does.reads.contains(&register))
+            && before.iter().any(|does| does.writes.contains(&register))
+            && !self.is_read_behind(register, head, end)
+    }
+
+    /// Whether what a register holds when a loop is left may be read.
+    fn is_read_behind(&self, register: RegId, head: usize, end: usize) -> bool {
+        let mut seen = vec![false; self.0.len()];
+        let branches = self.0[head..=end].iter().filter_map(|does| does.branches);
+        let mut work: Vec<usize> = branches.filter(|to| !(head..=end).contains(to)).collect();
+        work.extend(self.0[end].may.then_some(end + 1));
+        while let Some(mut at) = work.pop() {
+            while let Some(does) = self.0.get(at) {
+                if std::mem::replace(&mut seen[at], true) {
+                    break;
+                }
+                if does.reads.contains(&register) {
+                    return true;
+                }
+                if !does.may && does.writes.contains(&register) {
+                    break;
+                }
+                work.extend(does.branches);
+                if does.leaves && !does.may {
+                    break;
+                }
+                at += 1;
+            }
+        }
+        false
+    }
+
+    fn rename(&mut self, at: usize, from: RegId, to: RegId) {
+        let Does { writes, reads, .. } = &mut self.0[at];
+        let named = writes.iter_mut().chain(reads);
+        named.filter(|register| **register == from).for_each(|register| *register = to);
+    }
+}
+
+/// The label that a branch names.
+fn target(branch: &Pending<'_>) -> Option<u32> {
+    match branch.args[..] {
+        [Arg::Symbol(Symbol::Label(label), 0)] => Some(label),
+        _ => None,
+    }
+}
