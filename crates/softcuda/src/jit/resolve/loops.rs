@@ -35,7 +35,10 @@ pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
             for at in head..=end {
                 flow.rename(at, register, own);
                 if let PendingStep::Instruction(pending) = &mut steps[at] {
-                    pending.args.iter_mut().for_each(|arg| rename(arg, register, own));
+                    pending
+                        .args
+                        .iter_mut()
+                        .for_each(|arg| rename(arg, register, own));
                 }
             }
             copies.push((head, own, register));
@@ -185,7 +188,9 @@ impl Flow {
         }
         let (before, behind) = (&self.0[..head], &self.0[end + 1..]);
         let mut writers = before.iter().chain(behind);
-        let mut writers = writers.by_ref().filter(|does| does.writes.contains(&register));
+        let mut writers = writers
+            .by_ref()
+            .filter(|does| does.writes.contains(&register));
         let once = writers.next().is_some_and(|does| !does.may) && writers.next().is_none();
         let mut outside = before.iter().chain(behind);
         once && outside.any(|does| does.reads.contains(&register))
@@ -223,7 +228,9 @@ impl Flow {
     fn rename(&mut self, at: usize, from: RegId, to: RegId) {
         let Does { writes, reads, .. } = &mut self.0[at];
         let named = writes.iter_mut().chain(reads);
-        named.filter(|register| **register == from).for_each(|register| *register = to);
+        named
+            .filter(|register| **register == from)
+            .for_each(|register| *register = to);
     }
 }
 

@@ -373,7 +373,7 @@ impl Lower<'_> {
                         let new = self.b.use_var(variable);
                         let ty = self.b.func.dfg.value_type(new);
                         let mask = self.mask_in(mask, chunk, ty);
-                        let value = self.b.ins().bitselect(mask, new, old);
+                        let value = self.blend(mask, new, old);
                         self.b.def_var(variable, value);
                     }
                 }
@@ -510,7 +510,7 @@ impl Lower<'_> {
             let there = self.b.ins().load(vector, flags, to, offset);
             self.set_form(Form::Vector { chunk, wide });
             let value = self.held(*register);
-            let value = self.b.ins().bitselect(mask, value, there);
+            let value = self.blend(mask, value, there);
             self.b.ins().store(flags, value, to, offset);
         }
         self.set_form(Form::Once);

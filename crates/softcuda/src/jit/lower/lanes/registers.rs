@@ -2,7 +2,7 @@
 //! them.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Type as ValueType, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Opcode, Type as ValueType, Value, types};
 use cranelift_frontend::Variable;
 use ptx::ast::{Immediate, Type};
 
@@ -101,7 +101,37 @@ impl Lower<'_> {
         }
         let ty = self.b.func.dfg.value_type(a);
         let mask = self.as_vector(predicate, ty);
-        self.b.ins().bitselect(mask, a, b)
+        self.blend(mask, a, b)
+    }
+
+    /// Elements of `a` where a mask has all bits set, and of `b` where it has none.
+    pub(super) fn blend(&mut self, mask: Value, a: Value, b: Value) -> Value {
+        // Cranelift does so by comparisons, but does not see that what follows from them is a mask.
+        let dfg = &self.b.func.dfg;
+        let of = |value| {
+            dfg.value_def(value)
+                .inst()
+                .map(|inst| (inst, dfg.insts[inst].opcode()))
+        };
+        let is_comparison = match of(mask) {
+            Some((_, Opcode::Icmp | Opcode::Fcmp)) => true,
+            Some((cast, Opcode::Bitcast)) => {
+                let from = of(dfg.inst_args(cast)[0]);
+                from.is_some_and(|(_, opcode)| opcode == Opcode::Fcmp)
+            }
+            _ => false,
+        };
+        if is_comparison || !cfg!(target_arch = "x86_64") {
+            return self.b.ins().bitselect(mask, a, b);
+        }
+        let ty = self.b.func.dfg.value_type(a);
+        let words = match ty.lane_type().is_float() {
+            true => types::I32X4,
+            false => types::I8X16,
+        };
+        let [mask, a, b] = [mask, a, b].map(|value| self.as_vector(value, words));
+        let blended = self.b.ins().blendv(mask, a, b);
+        self.as_vector(blended, ty)
     }
 
     /// The first of two vectors in those threads that have a bit set, otherwise the second; what
