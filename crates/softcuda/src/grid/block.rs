@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use super::barrier::Barrier;
 use super::cluster::Cluster;
 use super::context::{
-    Asked, BlockContext, CONTINUE, EXITED, FAULTED, Floats, Mode, SUSPENDED, Site, Status,
+    Asked, BlockContext, CONTINUE, EXITED, FAULTED, Floats, Mode, SUSPENDED, Site, Status, Sums,
     ThreadContext, Turn,
 };
 use super::fiber::{Fiber, Seat};
@@ -22,6 +22,7 @@ use super::poll::{BUDGET, budget_of_all};
 use super::running::Running;
 use super::scratch::Scratch;
 use super::stack::Stacks;
+use super::sums::Aside;
 use super::warp::{Polls, Tile, Warp, each};
 use super::worker::native_stack;
 use crate::jit::runtime::access::Accesses;
@@ -106,6 +107,7 @@ pub(crate) struct Block {
     tiles: Scratch,
     sites: Vec<Site>,
     arrays: Vec<u32>,
+    pub(super) aside: Aside,
 }
 
 impl Block {
@@ -128,6 +130,7 @@ impl Block {
                 shared_size: 0,
                 sites: std::ptr::null_mut(),
                 arrays: std::ptr::null(),
+                sums: Sums::NONE,
                 accesses: Accesses::NONE,
                 workspace: 0,
                 pass: 0,
@@ -160,6 +163,7 @@ impl Block {
             tiles: Scratch::new(),
             sites: Vec::new(),
             arrays: Vec::new(),
+            aside: Aside::default(),
         })
     }
 
@@ -239,6 +243,24 @@ impl Block {
         self.cluster().forget_range(base, size);
     }
 
+    /// What its access sites know.
+    pub(super) fn sites(&self) -> &[Site] {
+        // SAFETY: the context has as many sites, and compiled code of the block does not run on
+        // while the grid looks at them.
+        unsafe { std::slice::from_raw_parts((*self.context.get()).sites, self.sites.len()) }
+    }
+
+    /// What its threads add to a copy of.
+    pub(super) fn sums(&self) -> Sums {
+        // SAFETY: as of the sites.
+        unsafe { (*self.context.get()).sums }
+    }
+
+    pub(super) fn set_sums(&self, sums: Sums) {
+        // SAFETY: as of the sites.
+        unsafe { (*self.context.get()).sums = sums };
+    }
+
     /// The next access to this range is looked up again.
     pub(super) fn forget_range(&self, base: u64, size: u64) {
         // SAFETY: the context has as many sites, and no compiled code of the block runs now.
@@ -303,6 +325,7 @@ impl Block {
         self.sites.clear();
         self.sites
             .resize(launch.code.sites as usize, Site::default());
+        self.aside.forbid();
         // SAFETY: the launch holds its kernel's module.
         unsafe {
             launch
@@ -328,6 +351,7 @@ impl Block {
             shared_size,
             sites: self.sites.as_mut_ptr(),
             arrays: self.arrays.as_ptr(),
+            sums: Sums::NONE,
             accesses: launch.code.accesses,
             workspace: running.workspace,
             pass: 0,

@@ -148,6 +148,28 @@ impl Turn {
     };
 }
 
+/// An array that threads only add integers to, and what has been added to it but is not in it yet:
+/// see [`sums`](super::sums).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Sums {
+    /// The array's first byte.
+    pub base: u64,
+    /// Its size in bytes; 0: all is added in place.
+    pub size: u64,
+    /// As many bytes, to which the worker's threads add instead.
+    pub aside: *mut u64,
+}
+
+impl Sums {
+    /// All is added in place.
+    pub const NONE: Sums = Sums {
+        base: 0,
+        size: 0,
+        aside: std::ptr::null_mut(),
+    };
+}
+
 /// Three vectors of singles.
 #[repr(C, align(16))]
 #[derive(Clone, Copy, Default)]
@@ -190,6 +212,8 @@ pub(crate) struct BlockContext {
     pub accesses: Accesses,
     /// For each array of the kernel, how many indices are inside.
     pub arrays: *const u32,
+    /// What threads add to a copy of.
+    pub sums: Sums,
     /// `%envreg1` and `%envreg2`: high and low half of the address of the cooperative grid's
     /// workspace; 0 without.
     pub workspace: u64,

@@ -9,6 +9,7 @@
 //! | `block`, `fiber`, `stack`, `scratch` | a resident block, its threads and their memory |
 //! | `barrier`, `warp`, `cluster`, `mbarrier`, `poll` | where threads wait, and the functions by which compiled code gets there |
 //! | `atomic`, `reduce` | the atomic operations that are no single instruction |
+//! | `sums` | integers that a worker adds to a copy of its own |
 //! | `bulk`, `tensor` | copies of bytes and of boxes of tensors |
 //! | `matrix` | tensor cores: products of a warp and of a warpgroup |
 //! | `device_functions` | what the driver gives kernels to call |
@@ -35,6 +36,7 @@ pub(crate) mod rounds;
 mod running;
 mod scratch;
 mod stack;
+pub(crate) mod sums;
 pub(crate) mod tensor;
 #[cfg(test)]
 mod tests;

@@ -335,6 +335,13 @@ impl Unit {
         let block = &mut self.slots[0].block;
         block.on_one_stack(stack_limit);
         self.stack_limit = stack_limit;
+        block.aside.allow();
+        self.run_units(running, nsmid, limit);
+        self.slots[0].block.put_in_place();
+    }
+
+    /// Runs units as long as there are any, or `limit` of them.
+    fn run_units(&mut self, running: &Running<'_>, nsmid: u32, limit: u64) {
         let in_step = goes_in_step(running);
         let (shares, most) = match in_step {
             true => (4, MOST_IN_STEP),

@@ -137,6 +137,15 @@ pub(crate) fn has_local(body: &Body) -> bool {
     body.tables.frame > 0 || body.steps.iter().any(stack)
 }
 
+/// Whether no thread of another block learns from a thread how far it has come in a body.
+pub(crate) fn tells_nobody(body: &Body) -> bool {
+    body.uses.functions.is_empty()
+        && body.steps.iter().all(|step| match step {
+            Step::Instruction(step) => step.operation.tells_nobody(),
+            Step::Label(_) => true,
+        })
+}
+
 /// Whether a thread may reach the shared memory of other blocks of the cluster in a body.
 pub(crate) fn reaches(body: &Body) -> bool {
     let reaches = |step: &Step| matches!(step, Step::Instruction(step) if step.operation.reaches());

@@ -216,6 +216,8 @@ pub(crate) struct Unit {
     pub spins: bool,
     /// Blocks may go through a loop in step.
     pub passes: bool,
+    /// Threads may add to integers [aside](crate::grid::sums).
+    pub sums: bool,
     /// Its functions have frames in local memory, which addresses may point to.
     pub local: bool,
     /// In rounds: what threads of the kernel keep while they wait.
@@ -560,6 +562,7 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, how: How) -> Result<Object,
         whole_rows,
         spins: may_spin,
         passes: false,
+        sums: body.is_some_and(analysis::tells_nobody),
         local: bodies(program, &functions).any(analysis::has_local),
         live: live.unwrap_or_default(),
         operands,

@@ -554,6 +554,12 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// No thread learns from it what its thread has done before, but those of its block that wait
+    /// for each other.
+    fn tells_nobody(&self) -> bool {
+        self.pure()
+    }
+
     /// It is a compare-and-swap, of what it names.
     fn swap(&self) -> Option<Swap<'_>> {
         None

@@ -213,6 +213,7 @@ impl Lower<'_> {
             access.threads = self.width() as u64;
         }
         let less = access.span() as u32;
+        access.sum = self.sum;
         access.window = match (space, self.frame) {
             (Some(Space::Shared), _) => Window::Shared,
             (Some(Space::Local), _) | (Some(Space::Param), Frame::Device { .. }) => Window::Local,

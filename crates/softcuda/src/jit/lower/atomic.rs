@@ -7,6 +7,8 @@
 //! In shared memory, most are a load and a store: all threads that share it run on one thread of
 //! the host, and none has its turn in between.
 
+use std::mem::offset_of;
+
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{
     AtomicRmwOp, InstBuilder, MemFlags, StackSlotData, StackSlotKind, Value, types,
@@ -16,6 +18,7 @@ use ptx::ast::{Space, Type};
 use super::cluster::Reach;
 use super::{Lower, bulk, float_value, value_type};
 use crate::grid::atomic::{self, BF16, HalfOp};
+use crate::grid::context::{BlockContext, Sums};
 use crate::jit::decode::{Arg, MemoryPlace, Operation, Reader, Refusal, Swap};
 use crate::jit::resolve::changes::Ways;
 
@@ -46,6 +49,10 @@ struct Atomic {
     new: Option<Arg>,
     /// The result may decide how long a loop waits.
     polls: bool,
+    /// Nothing reads the result.
+    unread: bool,
+    /// It puts what its thread does before or after it in order, or host threads look at it.
+    orders: bool,
 }
 
 const OPS: &[(&str, Op)] = &[
@@ -69,7 +76,7 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
         return bulk::decode_red(r);
     }
     // Compilers and generations of the ISA order these differently.
-    let (mut op, mut reach, mut vector) = (None, Reach::Own(None), 1);
+    let (mut op, mut reach, mut vector, mut orders) = (None, Reach::Own(None), 1, false);
     while r.peek().is_some_and(|name| Type::from_name(name).is_none()) {
         if let Some(found) = r.eat_any(OPS).filter(|_| op.is_none()) {
             op = Some(found);
@@ -77,21 +84,20 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
             reach = found;
         } else if let Some(found) = r.eat_any(&[("v2", 2), ("v4", 4), ("v8", 8)]) {
             vector = found;
-        } else if r
-            .eat_any(&[
-                ("relaxed", ()),
-                ("acquire", ()),
-                ("release", ()),
-                ("acq_rel", ()),
-                ("cta", ()),
-                ("cluster", ()),
-                ("gpu", ()),
-                ("sys", ()),
-                ("noftz", ()),
-                ("L2::cache_hint", ()),
-            ])
-            .is_none()
-        {
+        } else if let Some(found) = r.eat_any(&[
+            ("relaxed", false),
+            ("acquire", true),
+            ("release", true),
+            ("acq_rel", true),
+            ("cta", false),
+            ("cluster", false),
+            ("gpu", false),
+            ("sys", true),
+            ("noftz", false),
+            ("L2::cache_hint", false),
+        ]) {
+            orders |= found;
+        } else {
             return Err(r.unknown_modifier());
         }
     }
@@ -157,9 +163,12 @@ pub(super) fn decode(r: &mut Reader<'_>) -> Result<Box<dyn Operation>, Refusal> 
     let used = destinations.iter().any(|arg| match arg {
         // Compilers write `atom` with a register that nothing reads.
         Arg::Reg(id) => r.tables.mentions[id.0 as usize] > 1,
-        _ => false,
+        Arg::Sink => false,
+        _ => true,
     });
     Ok(Box::new(Atomic {
+        unread: !used,
+        orders,
         polls: used && (ways == Ways::ANY || ways.lacks(r.tables.changes.at(address))),
         op,
         ty,
@@ -183,6 +192,12 @@ impl Operation for Atomic {
             .collect();
         let new = self.new.as_ref().map(|new| l.read(new, self.ty));
         let size = self.ty.size() * values.len() as u32;
+        if let ([value], true) = (&values[..], l.unit.sums && self.is_sum()) {
+            l.sum = true;
+            let address = l.reached_address(&self.address, self.reach, size, true);
+            l.sum = false;
+            return self.add_aside(l, address, *value);
+        }
         let address = l.reached_address(&self.address, self.reach, size, true);
         let mut old = Vec::new();
         for (n, value) in values.into_iter().enumerate() {
@@ -211,6 +226,10 @@ impl Operation for Atomic {
         matches!(self.op, Op::Add | Op::Inc) && !self.destinations.is_empty()
     }
 
+    fn tells_nobody(&self) -> bool {
+        !self.orders && (self.unread || self.reach.space() == Some(Space::Shared))
+    }
+
     fn swap(&self) -> Option<Swap<'_>> {
         let ([Arg::Reg(old)], [Arg::Reg(expected)]) = (&self.destinations[..], &self.values[..])
         else {
@@ -230,6 +249,13 @@ impl Operation for Atomic {
 }
 
 impl Atomic {
+    /// Whether it adds an integer to memory that blocks share, and does nothing else.
+    fn is_sum(&self) -> bool {
+        let integer = matches!(self.ty, Type::U32 | Type::S32 | Type::U64 | Type::S64);
+        let host = matches!(self.reach, Reach::Own(None | Some(Space::Global)));
+        self.op == Op::Add && integer && host && self.unread && !self.orders
+    }
+
     /// The operation on one element: its old value.
     fn element(
         &self,
@@ -272,6 +298,33 @@ impl Atomic {
         };
         l.b.ins()
             .atomic_rmw(value_type(self.ty), flags, rmw, address, value)
+    }
+
+    /// A sum: in the copy of the array that threads of this worker add to, if it is in the array.
+    fn add_aside(&self, l: &mut Lower<'_>, address: Value, value: Value) {
+        let flags = MemFlags::trusted();
+        let block = l.block;
+        let mut field = |offset: usize| {
+            let at = offset_of!(BlockContext, sums) + offset;
+            l.b.ins().load(types::I64, flags, block, at as i32)
+        };
+        let base = field(offset_of!(Sums, base));
+        let size = field(offset_of!(Sums, size));
+        let aside = field(offset_of!(Sums, aside));
+        let distance = l.b.ins().isub(address, base);
+        let (here, there, next) = (l.fresh_block(), l.fresh_block(), l.fresh_block());
+        let inside = l.b.ins().icmp(IntCC::UnsignedLessThan, distance, size);
+        l.b.ins().brif(inside, here, &[], there, &[]);
+        l.enter(here);
+        let at = l.b.ins().iadd(aside, distance);
+        let old = l.b.ins().load(value_type(self.ty), flags, at, 0);
+        let sum = l.b.ins().iadd(old, value);
+        l.b.ins().store(flags, sum, at, 0);
+        l.b.ins().jump(next, &[]);
+        l.enter(there);
+        self.element(l, address, value, None);
+        l.b.ins().jump(next, &[]);
+        l.enter(next);
     }
 
     /// The same where no other thread of the host comes: `None` for types that take a call.

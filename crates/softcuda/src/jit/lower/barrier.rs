@@ -188,6 +188,10 @@ impl Operation for Barrier {
     fn waits_in_rounds(&self) -> bool {
         !matches!(self, Barrier::ClusterArrive | Barrier::ClusterWait)
     }
+
+    fn tells_nobody(&self) -> bool {
+        self.waits_in_rounds()
+    }
 }
 
 impl Barrier {

@@ -103,6 +103,10 @@ impl Operation for Control {
         matches!(self, Control::Nothing)
     }
 
+    fn tells_nobody(&self) -> bool {
+        true
+    }
+
     fn lower(&self, l: &mut Lower<'_>) {
         match self {
             Control::Branch(label) => {

@@ -154,6 +154,7 @@ pub(crate) fn lower(
         group: None,
         carry: None,
         reads_bits: true,
+        sum: false,
     };
     let plan = match l.frame {
         Frame::Loop { .. } | Frame::Rounds { .. } if l.unit.vectors => {

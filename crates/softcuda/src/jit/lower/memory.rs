@@ -344,6 +344,10 @@ impl Operation for Load {
         true
     }
 
+    fn tells_nobody(&self) -> bool {
+        !self.0.ordered
+    }
+
     fn loads_constant(&self) -> bool {
         self.0.constant || self.loads_parameter()
     }
@@ -401,6 +405,10 @@ impl Operation for Load {
 impl Operation for Store {
     fn stores_weakly(&self) -> bool {
         !self.0.ordered && !self.0.release
+    }
+
+    fn tells_nobody(&self) -> bool {
+        self.stores_weakly()
     }
 
     fn lower(&self, l: &mut Lower<'_>) {

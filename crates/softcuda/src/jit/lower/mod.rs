@@ -186,6 +186,8 @@ pub(crate) struct Lower<'a> {
     pub carry: Option<Variable>,
     /// The instruction being lowered sees the bits of a NaN.
     reads_bits: bool,
+    /// What is checked is the address of a [sum](crate::grid::sums).
+    sum: bool,
     unit: &'a mut Unit,
     body: &'a Body,
     frame: Frame,

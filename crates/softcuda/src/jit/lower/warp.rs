@@ -332,6 +332,10 @@ impl Operation for Meet {
         true
     }
 
+    fn tells_nobody(&self) -> bool {
+        true
+    }
+
     fn is_of_warp(&self) -> bool {
         true
     }

@@ -81,7 +81,7 @@ structures! {
     Relocation { at, of, addend }
     Reached { function, at, blocks }
     Wait { kind, mask, b, c }
-    Access { site, window, log2, write, offsets, threads, stride, indices }
+    Access { site, window, log2, write, sum, offsets, threads, stride, indices }
     Indices { more, by, signed }
     Array { param, low, length, by, log2, write }
 }

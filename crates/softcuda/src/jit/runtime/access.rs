@@ -32,6 +32,8 @@ pub(crate) struct Access {
     pub log2: u32,
     /// One of them writes.
     pub write: bool,
+    /// It adds to an integer, and may do so [aside](crate::grid::sums).
+    pub sum: bool,
     /// The distances of each thread's from the lowest, in the order in which they come.
     pub offsets: Vec<u64>,
     /// How many neighbouring threads make them.
@@ -129,6 +131,7 @@ impl Access {
             window: Window::Host,
             log2: size.trailing_zeros(),
             write,
+            sum: false,
             offsets: vec![0],
             threads: 1,
             stride: 0,
@@ -179,30 +182,28 @@ fn check_global(
     }
 }
 
-/// Looks up what an access touches, and faults unless it is allowed. `generic`: it may be in shared
-/// memory.
+/// Looks up what an access at a host address touches, and faults unless it is allowed.
 fn look_up(
     thread: *mut ThreadContext,
     block: *mut BlockContext,
     address: u64,
     size: u64,
-    write: bool,
-    generic: bool,
+    access: &Access,
 ) -> Result<Range, Status> {
-    if !generic {
+    if access.window == Window::Global {
         check_global(thread, block, address, size)?;
     }
-    look_up_range(thread, block, address, size, size, write)
+    look_up_range(thread, block, address, [size; 2], access.write, access.sum)
 }
 
-/// The same, of `wanted` bytes whose first is aligned to `size`.
+/// The same, of `wanted` bytes whose first is aligned to `size`. `sum`: see [`Access::sum`].
 fn look_up_range(
     thread: *mut ThreadContext,
     block: *mut BlockContext,
     address: u64,
-    size: u64,
-    wanted: u64,
+    [size, wanted]: [u64; 2],
     write: bool,
+    sum: bool,
 ) -> Result<Range, Status> {
     // SAFETY: compiled code hands on the contexts that it was given, and nothing else uses them
     // meanwhile.
@@ -226,6 +227,7 @@ fn look_up_range(
     } else {
         match memory::find(address) {
             Some(found) if grid::device(block).reaches(&found, write) => {
+                grid::sums::touch(block, &found, sum.then_some(size));
                 ((found.base, found.size), true)
             }
             // A device looks at the alignment first.
@@ -304,7 +306,7 @@ pub(crate) fn check_range(
     length: u64,
     write: bool,
 ) -> Result<(), Status> {
-    look_up_range(thread, block, address, align, length, write).map(|_| ())
+    look_up_range(thread, block, address, [align, length], write, false).map(|_| ())
 }
 
 /// Checks an access at an offset in a window of `length` bytes.
@@ -395,8 +397,7 @@ runtime! {
                     }
                     continue;
                 }
-                let generic = access.window == Window::Host;
-                let range = match look_up(thread, block, at, size, access.write, generic) {
+                let range = match look_up(thread, block, at, size, access) {
                     Ok(range) => range,
                     Err(status) => return status,
                 };

@@ -24,10 +24,15 @@ pub(crate) struct Array {
 }
 
 impl Array {
+    /// What the parameter points to.
+    fn pointer(&self, params: &[u8]) -> Option<u64> {
+        let pointer = params.get(self.param as usize..)?.first_chunk()?;
+        Some(u64::from_ne_bytes(*pointer))
+    }
+
     /// Below this, all indices are inside of what the parameter points into.
     fn count(&self, params: &[u8], device: Device) -> Option<u32> {
-        let pointer = params.get(self.param as usize..)?.first_chunk()?;
-        let pointer = u64::from_ne_bytes(*pointer);
+        let pointer = self.pointer(params)?;
         let found = memory::find(pointer)?;
         let first = pointer.checked_add(self.low)?;
         if !first.is_multiple_of(1 << self.log2) || !device.reaches(&found, self.write) {
@@ -65,6 +70,17 @@ impl Arrays {
     /// These, which must stay where they are for as long as code uses them.
     pub fn of(arrays: &[Array]) -> Arrays {
         Arrays(arrays)
+    }
+
+    /// Whether a parameter points to one of them that begins among these addresses.
+    ///
+    /// # Safety
+    /// The arrays are still there.
+    pub unsafe fn any_in(self, params: &[u8], within: std::ops::Range<u64>) -> bool {
+        // SAFETY: the caller's promise.
+        let arrays = unsafe { &*self.0 };
+        let mut pointers = arrays.iter().filter_map(|array| array.pointer(params));
+        pointers.any(|pointer| within.contains(&pointer))
     }
 
     /// For each, the number of indices that are inside: none where nothing is known.

@@ -45,6 +45,7 @@ mod special;
 mod spins;
 mod stacks;
 mod straight;
+mod sums;
 mod tensor_maps;
 mod together;
 mod variables;
