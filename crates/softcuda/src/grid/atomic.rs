@@ -64,6 +64,29 @@ fn update_u32(address: *mut u8, mut new: impl FnMut(u32) -> u32) -> u32 {
     old
 }
 
+/// So many addresses, and as many values.
+///
+/// # Safety
+/// There are as many, and nobody writes to them meanwhile.
+unsafe fn both<'a, T>(addresses: *const u64, values: *const T, count: u64) -> (&'a [u64], &'a [T]) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        (
+            std::slice::from_raw_parts(addresses, count as usize),
+            std::slice::from_raw_parts(values, count as usize),
+        )
+    }
+}
+
+/// Values that follow each other and have one address.
+fn runs<'a, T>(addresses: &'a [u64], mut values: &'a [T]) -> impl Iterator<Item = (u64, &'a [T])> {
+    addresses.chunk_by(|one, next| one == next).map(move |run| {
+        let (of_run, others) = values.split_at(run.len());
+        values = others;
+        (run[0], of_run)
+    })
+}
+
 /// From a half's bits to a single, and back to the nearest half.
 type Widths = (fn(u16) -> f32, fn(f32) -> u16);
 
@@ -116,6 +139,36 @@ runtime! {
             Some((f64::from_bits(old) + value).to_bits())
         });
         f64::from_bits(old)
+    }
+
+    /// `red.add.f32` of `count` threads, in their order.
+    ATOM_ADD_ALL_F32 = fn atom_add_all_f32(block: *mut BlockContext, addresses: *const u64, values: *const f32, count: u64) {
+        // SAFETY: compiled code has put so many there.
+        let (addresses, values) = unsafe { both(addresses, values, count) };
+        for (address, values) in runs(addresses, values) {
+            let shared = is_shared(block, address);
+            update_u32(address as *mut u8, |old| {
+                let add = |old, value: &f32| {
+                    let value = if shared { old + value } else { add_flushed(old, *value) };
+                    f32::from_bits(bits(value))
+                };
+                values.iter().fold(f32::from_bits(old), add).to_bits()
+            });
+        }
+    }
+
+    /// `red.add.f64` of `count` threads, in their order.
+    ATOM_ADD_ALL_F64 = fn atom_add_all_f64(addresses: *const u64, values: *const f64, count: u64) {
+        // SAFETY: compiled code has put so many there.
+        let (addresses, values) = unsafe { both(addresses, values, count) };
+        for (address, values) in runs(addresses, values) {
+            // SAFETY: see the module.
+            let cell = unsafe { AtomicU64::from_ptr(address as *mut u64) };
+            let _ = cell.fetch_update(AcqRel, Acquire, |old| {
+                let add = |old: f64, value: &f64| old + value;
+                Some(values.iter().fold(f64::from_bits(old), add).to_bits())
+            });
+        }
     }
 
     /// An operation on one half: the old value. `op` is a [`HalfOp`], and [`BF16`] or not.

@@ -560,6 +560,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         self.pure()
     }
 
+    /// It adds a float of this type to one in memory that blocks share, and does nothing else.
+    fn adds_floats(&self) -> Option<Type> {
+        None
+    }
+
     /// It is a compare-and-swap, of what it names.
     fn swap(&self) -> Option<Swap<'_>> {
         None

@@ -199,6 +199,11 @@ impl Operation for Atomic {
             return self.add_aside(l, address, *value);
         }
         let address = l.reached_address(&self.address, self.reach, size, true);
+        if let [value] = values[..]
+            && l.put_in_batch(address, value)
+        {
+            return;
+        }
         let mut old = Vec::new();
         for (n, value) in values.into_iter().enumerate() {
             let offset = i64::from(self.ty.size()) * n as i64;
@@ -230,6 +235,12 @@ impl Operation for Atomic {
         !self.orders && (self.unread || self.reach.space() == Some(Space::Shared))
     }
 
+    fn adds_floats(&self) -> Option<Type> {
+        let float = matches!(self.ty, Type::F32 | Type::F64) && self.values.len() == 1;
+        let adds = self.op == Op::Add && float && self.is_of_host() && self.unread;
+        adds.then_some(self.ty)
+    }
+
     fn swap(&self) -> Option<Swap<'_>> {
         let ([Arg::Reg(old)], [Arg::Reg(expected)]) = (&self.destinations[..], &self.values[..])
         else {
@@ -252,8 +263,12 @@ impl Atomic {
     /// Whether it adds an integer to memory that blocks share, and does nothing else.
     fn is_sum(&self) -> bool {
         let integer = matches!(self.ty, Type::U32 | Type::S32 | Type::U64 | Type::S64);
-        let host = matches!(self.reach, Reach::Own(None | Some(Space::Global)));
-        self.op == Op::Add && integer && host && self.unread && !self.orders
+        self.op == Op::Add && integer && self.is_of_host() && self.unread && !self.orders
+    }
+
+    /// Whether its address is the host's.
+    fn is_of_host(&self) -> bool {
+        matches!(self.reach, Reach::Own(None | Some(Space::Global)))
     }
 
     /// The operation on one element: its old value.

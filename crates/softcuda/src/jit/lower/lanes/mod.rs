@@ -20,6 +20,7 @@
 mod agreement;
 mod ahead;
 mod apart;
+mod batches;
 mod chains;
 mod chosen;
 mod columns;
@@ -122,6 +123,9 @@ pub(in crate::jit::lower) struct Lanes {
     /// The thread whose turn it is, in a loop over a group's.
     in_turn: Option<InTurn>,
     turns_slot: ir::StackSlot,
+    /// What threads of the group add to memory in the step, and where they leave it.
+    batch: Option<batches::Batch>,
+    batches: Option<ir::StackSlot>,
     /// What threads of the group write one after the other, until all have.
     written: HashMap<(RegId, usize), Variable>,
     /// The first half of a predicate that is computed from values of 64 bits.
@@ -466,6 +470,8 @@ impl Lower<'_> {
             registers: vec![None; self.register_types.len()],
             in_turn: None,
             turns_slot: slot(&mut self.b, 16),
+            batch: None,
+            batches: None,
             written: HashMap::new(),
             halves: HashMap::new(),
             split: HashMap::new(),

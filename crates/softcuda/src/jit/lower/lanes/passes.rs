@@ -84,6 +84,29 @@ impl Lower<'_> {
         self.b.switch_to_block(begins);
     }
 
+    /// A wide group gives up before its turn: behind the first pass, its groups are in the loop
+    /// still. Leaves the builder where they may begin.
+    pub(super) fn begin_pass_anew(&mut self) {
+        if self.passes().is_none() {
+            return;
+        }
+        let (later, begins) = (self.b.create_block(), self.b.create_block());
+        let pass = self.entry(Entry::Pass);
+        self.b.ins().brif(pass, later, &[], begins, &[]);
+        self.b.switch_to_block(later);
+        self.note_in_loop();
+        self.b.ins().jump(begins, &[]);
+        self.b.switch_to_block(begins);
+    }
+
+    /// Notes that the group is in the loop.
+    fn note_in_loop(&mut self) {
+        let (flags, at) = (MemFlags::new().with_notrap(), self.group_flag());
+        let (ty, yes) = self.group_flags();
+        let yes = self.b.ins().iconst(ty, yes);
+        self.b.ins().store(flags, yes, at, 0);
+    }
+
     /// At the head of the loop, what counts up is as far as in this pass.
     pub(super) fn begin_turn(&mut self, block: usize) {
         let passes = self.passes().filter(|passes| passes.head == block);
@@ -124,10 +147,8 @@ impl Lower<'_> {
         self.b.ins().brif(in_step, waits, &[], turn, &[]);
         self.b.switch_to_block(waits);
         self.set_form(Form::Once);
-        let (flags, at) = (MemFlags::new().with_notrap(), self.group_flag());
-        let (ty, yes) = self.group_flags();
-        let yes = self.b.ins().iconst(ty, yes);
-        self.b.ins().store(flags, yes, at, 0);
+        self.note_in_loop();
+        let flags = MemFlags::new().with_notrap();
         let yes = self.b.ins().iconst(types::I32, 1);
         let goes = offset_of!(BlockContext, goes) as i32;
         let block = self.block;

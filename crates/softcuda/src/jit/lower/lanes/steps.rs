@@ -435,6 +435,19 @@ impl Lower<'_> {
         bits: Option<Value>,
         kept: impl Fn(&RegId) -> bool,
     ) {
+        let in_batch = self.begin_batch(instruction, bits);
+        self.one_by_one_of(instruction, bits, kept);
+        if in_batch {
+            self.end_batch(bits);
+        }
+    }
+
+    fn one_by_one_of(
+        &mut self,
+        instruction: &Instruction,
+        bits: Option<Value>,
+        kept: impl Fn(&RegId) -> bool,
+    ) {
         self.lanes().written.clear();
         if let Some(bits) = bits
             && !instruction.operation.pure()

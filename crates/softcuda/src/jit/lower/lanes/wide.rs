@@ -630,6 +630,7 @@ impl Lower<'_> {
     pub(super) fn resume(&mut self, block: usize) {
         let region = self.wide_region();
         let Some(live) = self.needed_at(region, block) else {
+            self.begin_pass_anew();
             return self.begin_narrow();
         };
         for (register, place) in self.kept_places(&live) {
