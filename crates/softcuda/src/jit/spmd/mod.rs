@@ -537,6 +537,8 @@ impl Plan {
             if let (Step::Instruction(step), way, false) = (step, way, is_alone) {
                 match way {
                     Way::Each if self.counts_likely(step) => together += 1,
+                    // One call adds what all add.
+                    Way::Each if step.operation.adds_floats().is_some() => together += 4,
                     Way::Each => each += 1,
                     Way::Vector | Way::Row => together += 1,
                     // Its operands and what is kept go in vectors, and the grid is asked once.

@@ -15,6 +15,7 @@ mod attack_slices;
 mod attack_straight;
 mod attack_tiles;
 mod basics;
+mod batches;
 mod blocks;
 mod bulk_copies;
 mod calls;
