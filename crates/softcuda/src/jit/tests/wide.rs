@@ -241,6 +241,39 @@ fn shuffles_in_segments() {
     }
 }
 
+/// All lanes of a warp as one, once and from what that gave; the last warp may be part of one.
+#[test]
+fn reductions() {
+    for (op, other) in [
+        ("add.u32", "add.s32"),
+        ("min.u32", "max.u32"),
+        ("max.u32", "min.s32"),
+        ("min.s32", "max.s32"),
+        ("max.s32", "add.u32"),
+        ("and.b32", "or.b32"),
+        ("or.b32", "xor.b32"),
+        ("xor.b32", "and.b32"),
+    ] {
+        for value in [
+            "mul.lo.u32 %r4, %r2, 2654435761;",
+            "mad.lo.u32 %r4, %r2, 66052, -70000;",
+            "mul.lo.u32 %r4, %r2, 2654435761; and.b32 %r4, %r4, 0x0f0f00ff; or.b32 %r4, %r4, 2304;",
+            "mov.u32 %r4, 0x80000000;",
+        ] {
+            let body = format!(
+                "{value} redux.sync.{op} %r5, %r4, -1; mad.lo.u32 %r6, %r5, 5, %r4;
+                redux.sync.{other} %r7, %r6, -1; mad.lo.u32 %r9, %r7, 3, %r5;
+                and.b32 %r10, %r2, 1; setp.eq.u32 %p1, %r10, 1;
+                @!%p1 bra even; redux.sync.{op} %r8, %r4, 0xaaaaaaaa; add.u32 %r9, %r9, %r8;
+                even:"
+            );
+            for block in [[32, 1, 1], [64, 1, 1], [16, 4, 1], [8, 12, 1]] {
+                in_both(&body, block, 0).expect("nothing faults");
+            }
+        }
+    }
+}
+
 /// Doubles go from lane to lane in halves.
 #[test]
 fn doubles_are_shuffled() {

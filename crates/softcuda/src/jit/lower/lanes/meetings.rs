@@ -1,4 +1,5 @@
-//! Operations of a full warp in compiled code: shuffles by a number, in segments too, and votes.
+//! Operations of a full warp in compiled code: shuffles by a number, in segments too, votes, and
+//! reductions of integers.
 //! What the lanes bring lies in the warp's tile, and so do the results.
 
 use std::mem::offset_of;
@@ -19,6 +20,8 @@ pub(super) enum Known {
     /// A shuffle, by these numbers.
     Shuffle(Shuffle),
     Vote(Meeting),
+    /// `redux`.
+    Reduction(Meeting),
 }
 
 /// A shuffle whose second and third operands are these in all lanes.
@@ -41,6 +44,12 @@ impl Known {
             .find(|m| is(*m))
         {
             return Some(Known::Vote(vote));
+        }
+        let reductions = [
+            ReduxAdd, ReduxMinU, ReduxMaxU, ReduxMinS, ReduxMaxS, ReduxAnd, ReduxOr, ReduxXor,
+        ];
+        if let Some(reduction) = reductions.into_iter().find(|m| is(*m)) {
+            return Some(Known::Reduction(reduction));
         }
         let meeting = [ShflUp, ShflDown, ShflBfly, ShflIdx]
             .into_iter()
@@ -119,6 +128,7 @@ impl Lower<'_> {
                 let result = self.b.ins().splat(types::I32X4, result);
                 ([result; VECTORS], 0)
             }
+            Known::Reduction(reduction) => ([self.reduce(values, reduction); VECTORS], 0),
         }
     }
 
@@ -142,6 +152,32 @@ impl Lower<'_> {
         let [a, b] = [first, other].map(|vector| self.as_vector(values[vector], types::I8X16));
         let picked = self.b.ins().shuffle(a, b, bytes);
         self.as_vector(picked, types::I32X4)
+    }
+
+    /// The words of all lanes as one, in each element.
+    fn reduce(&mut self, values: &[Value; VECTORS], reduction: Meeting) -> Value {
+        let both = |l: &mut Self, a: Value, b: Value| match reduction {
+            Meeting::ReduxMinU => l.b.ins().umin(a, b),
+            Meeting::ReduxMaxU => l.b.ins().umax(a, b),
+            Meeting::ReduxMinS => l.b.ins().smin(a, b),
+            Meeting::ReduxMaxS => l.b.ins().smax(a, b),
+            Meeting::ReduxAnd => l.b.ins().band(a, b),
+            Meeting::ReduxOr => l.b.ins().bor(a, b),
+            Meeting::ReduxXor => l.b.ins().bxor(a, b),
+            _ => l.b.ins().iadd(a, b),
+        };
+        let mut left = values.to_vec();
+        while let [a, b, ..] = left[..] {
+            left.drain(..2);
+            left.push(both(self, a, b));
+        }
+        [[2, 3, 0, 1], [1, 0, 3, 2]]
+            .into_iter()
+            .fold(left[0], |all, words| {
+                let other = self.shuffled(all, all, words);
+                let other = self.as_vector(other, types::I32X4);
+                both(self, all, other)
+            })
     }
 
     fn vote(&mut self, values: &[Value; VECTORS], vote: Meeting) -> Value {
