@@ -32,9 +32,9 @@ pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
         for register in flow.counters(head, end, tables) {
             let own = RegId(tables.registers.len() as u32);
             tables.registers.push(tables.registers[register.0 as usize]);
-            for at in head..=end {
+            for (at, step) in (head..).zip(&mut steps[head..=end]) {
                 flow.rename(at, register, own);
-                if let PendingStep::Instruction(pending) = &mut steps[at] {
+                if let PendingStep::Instruction(pending) = step {
                     pending
                         .args
                         .iter_mut()
@@ -239,5 +239,91 @@ fn target(branch: &Pending<'_>) -> Option<u32> {
     match branch.args[..] {
         [Arg::Symbol(Symbol::Label(label), 0)] => Some(label),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::jit::harness;
+    use crate::jit::program::Step;
+    use crate::jit::recompute::recomputed;
+
+    /// How many registers a kernel has that begins with the number of the thread in `%r1`, and
+    /// whether that is computed again where threads wait.
+    fn kernel(body: &str) -> (usize, bool) {
+        let module = harness::load(&harness::module(&format!(
+            ".visible .entry k(.param .u32 n) {{
+                .reg .b32 %r<4>; .reg .pred %p<2>;
+                mov.u32 %r1, %tid.x; ld.param.u32 %r2, [n];
+                {body}
+                ret;
+            }}"
+        )));
+        let body = module.program().functions[0].body.as_ref();
+        let body = body.expect("it has a body");
+        let again = recomputed(body, &[]);
+        let first = body.steps.iter().find_map(|step| match step {
+            Step::Instruction(step) => step.writes.first(),
+            Step::Label(_) => None,
+        });
+        let first = first.expect("it writes the thread's number first");
+        let registers = body.tables.registers.len();
+        (registers, again[first.0 as usize].is_some())
+    }
+
+    const NEXT: &str = "add.u32 %r1, %r1, 32; setp.lt.u32 %p1, %r1, %r2;";
+
+    #[test]
+    fn a_loop_has_a_register_of_its_own() {
+        for (body, own) in [
+            ("mov.u32 %r3, %r1; again: NEXT @%p1 bra again;", true),
+            (
+                "mov.u32 %r3, %r1; again: NEXT @!%p1 bra out; bra again; out:",
+                true,
+            ),
+            // Nothing but the loop reads it.
+            ("mov.u32 %r3, %r2; again: NEXT @%p1 bra again;", false),
+            // It is read when the loop is over, at its end or in the middle.
+            (
+                "mov.u32 %r3, %r1; again: NEXT @%p1 bra again; mov.u32 %r3, %r1;",
+                false,
+            ),
+            (
+                "mov.u32 %r3, %r1; again: @%p1 bra out; NEXT @%p1 bra again; bra end;
+              out: mov.u32 %r3, %r1; end:",
+                false,
+            ),
+            // The loop is come to from elsewhere, or not entered from before it.
+            (
+                "mov.u32 %r3, %r1; @%p1 bra again; mov.u32 %r3, 1; again: NEXT @%p1 bra again;",
+                false,
+            ),
+            (
+                "mov.u32 %r3, %r1; @%p1 bra into; again: NEXT into: @%p1 bra again;",
+                false,
+            ),
+            (
+                "mov.u32 %r3, %r1; bra in; again: NEXT @%p1 bra again; bra out;
+                in: bra again; out:",
+                false,
+            ),
+            // A loop around it comes back to it, and what it wrote is still there.
+            (
+                "around: mov.u32 %r3, %r1; again: NEXT @%p1 bra again; setp.lt.u32 %p1, %r3, %r2;
+              @%p1 bra around;",
+                false,
+            ),
+            // It is written again elsewhere.
+            (
+                "mov.u32 %r3, %r1; again: NEXT @%p1 bra again; mov.u32 %r1, 5; mov.u32 %r3, %r1;",
+                false,
+            ),
+        ] {
+            let body = body.replace("NEXT", NEXT);
+            let (registers, again) = kernel(&body);
+            // `%r0` and `%p0` are not named.
+            let named = 4 + usize::from(own);
+            assert_eq!((registers, again), (named, own), "{body}");
+        }
     }
 }
