@@ -11,7 +11,8 @@
 //! - Accesses find their allocation before they touch it, once from each
 //!   [site](super::context::Site). The first sum puts its array aside, unless some site knows it.
 //!   Any other access to the array, or a sum of another size, puts all in place before it goes on,
-//!   and from then on all is added in place.
+//!   and from then on all is added in place. So does a check of accesses to several allocations
+//!   at once: no site remembers these.
 //! - Arrays whose length is known beforehand have no sites: none may be in the allocation.
 //! - Only device memory that a program has allocated is put aside: the host may look at other
 //!   memory, and variables of a module are accessed without a site.
@@ -99,13 +100,24 @@ impl Block {
         }
     }
 
+    /// All is added in place from now on.
+    fn give_up(&self) {
+        #[cfg(test)]
+        if let State::Of(_) = self.aside.state.get() {
+            TURNS.set([TURNS.get()[0], TURNS.get()[1] + 1]);
+        }
+        self.put_in_place();
+        self.set_sums(Sums::NONE);
+        self.aside.state.set(State::Never);
+    }
+
     /// Puts sums of so many bytes in an allocation aside from now on, if that may be.
     fn put_aside(&self, found: &Allocation, bytes: u64) {
         let launch = self.running().launch;
         let threads = volume(launch.grid).saturating_mul(volume(launch.block));
         let pays = cfg!(test) || threads >= found.size / bytes;
         let own = found.kind == Kind::Device && found.device == launch.device;
-        if found.size > LARGEST || !pays || !own {
+        if found.size > LARGEST || found.base % 8 != 0 || !pays || !own {
             return;
         }
         let within = found.base..found.end();
@@ -131,6 +143,12 @@ impl Block {
     }
 }
 
+/// Threads are about to access several allocations by one check, which no site remembers: they may
+/// come back to any of them without another.
+pub(crate) fn give_up(block: *mut BlockContext) {
+    Block::of(block).give_up();
+}
+
 /// A thread is about to access an allocation, from a site that does not know it: adds to an integer
 /// of so many bytes there, or does anything else.
 pub(crate) fn touch(block: *mut BlockContext, found: &Allocation, sum: Option<u64>) {
@@ -141,11 +159,7 @@ pub(crate) fn touch(block: *mut BlockContext, found: &Allocation, sum: Option<u6
             let sums = block.sums();
             let apart = found.end() <= sums.base || sums.base + sums.size <= found.base;
             if !apart && sum != Some(bytes) {
-                block.put_in_place();
-                block.set_sums(Sums::NONE);
-                block.aside.state.set(State::Never);
-                #[cfg(test)]
-                TURNS.set([TURNS.get()[0], TURNS.get()[1] + 1]);
+                block.give_up();
             }
         }
         _ => {}

@@ -7,10 +7,10 @@
 //! Parse and check happen when a module is loaded: what the driver's compiler refuses is refused
 //! there, with line and instruction. What is right and not run is remembered with the body, and
 //! fails the launch of kernels that reach it. Some instructions become several steps
-//! ([`resolve::fragments`]), and loops get registers of their own. Lower and compile happen when a kernel is first launched or asked for,
-//! for the kernel and the device functions it can reach. They give an [`object`], which has no
-//! address in it: [`code`] puts it where it can run, and [`cache`] keeps it on disk for the next
-//! run. The code is kept with the module.
+//! ([`resolve::fragments`]), and loops get registers of their own. Lower and compile happen when a
+//! kernel is first launched or asked for, for the kernel and the device functions it can reach.
+//! They give an [`object`], which has no address in it: [`code`] puts it where it can run, and
+//! [`cache`] keeps it on disk for the next run. The code is kept with the module.
 //!
 //! [`analysis`] decides how a kernel's threads run, by whether they wait, or may spin ([`spins`]):
 //!

@@ -415,6 +415,8 @@ runtime! {
             // SAFETY: as above; the group has another thread.
             thread = unsafe { next_thread(thread, block) };
         }
+        // No site knows what they touch.
+        grid::sums::give_up(block);
         // Compiled code does not go on from what is outside of a window.
         debug_assert!(window.is_none(), "some access is outside: {access:?}");
         CONTINUE

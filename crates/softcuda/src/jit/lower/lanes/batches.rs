@@ -1,6 +1,6 @@
-//! Floats that threads of a group add to memory, whose results nobody reads: the group gathers them,
-//! and adds all with one call. Neighbours that add to one place, as along the rows of a sparse
-//! matrix, do so there with one atomic operation.
+//! Floats that threads of a group add to memory, where nobody reads the results: the group gathers
+//! them, and adds all with one call. Neighbours that add to one place, as along the rows of a
+//! sparse matrix, do so there with one atomic operation.
 
 use cranelift_codegen::ir::{self, InstBuilder, MemFlags, Value, types};
 use ptx::ast::Type;
