@@ -117,7 +117,7 @@ impl Block {
         let threads = volume(launch.grid).saturating_mul(volume(launch.block));
         let pays = cfg!(test) || threads >= found.size / bytes;
         let own = found.kind == Kind::Device && found.device == launch.device;
-        if found.size > LARGEST || found.base % 8 != 0 || !pays || !own {
+        if found.size > LARGEST || !found.base.is_multiple_of(8) || !pays || !own {
             return;
         }
         let within = found.base..found.end();
