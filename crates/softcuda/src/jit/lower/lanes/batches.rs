@@ -33,13 +33,9 @@ impl Lower<'_> {
         };
         let slot = match self.lanes().batches {
             Some(slot) => slot,
-            None => *self
-                .lanes
-                .as_mut()
-                .expect("groups are lowered")
-                .batches
-                .insert(slot(&mut self.b, COUNT as u64 + 8)),
+            None => slot(&mut self.b, COUNT as u64 + 8),
         };
+        self.lanes().batches = Some(slot);
         if bits.is_some() {
             let none = self.b.ins().iconst(types::I64, 0);
             self.b.ins().stack_store(none, slot, COUNT);
