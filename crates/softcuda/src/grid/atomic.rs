@@ -64,6 +64,32 @@ fn update_u32(address: *mut u8, mut new: impl FnMut(u32) -> u32) -> u32 {
     old
 }
 
+/// Adds values one after the other, at once for who looks: the old value.
+fn add_f32(block: *mut BlockContext, address: *mut u8, values: &[f32]) -> f32 {
+    let shared = is_shared(block, address as u64);
+    let old = update_u32(address, |old| {
+        values.iter().fold(old, |old, value| {
+            let old = f32::from_bits(old);
+            bits(match shared {
+                true => old + value,
+                false => add_flushed(old, *value),
+            })
+        })
+    });
+    f32::from_bits(old)
+}
+
+/// The same of doubles.
+fn add_f64(address: *mut u8, values: &[f64]) -> f64 {
+    // SAFETY: see the module.
+    let cell = unsafe { AtomicU64::from_ptr(address.cast()) };
+    let (Ok(old) | Err(old)) = cell.fetch_update(AcqRel, Acquire, |old| {
+        let add = |old: f64, value: &f64| old + value;
+        Some(values.iter().fold(f64::from_bits(old), add).to_bits())
+    });
+    f64::from_bits(old)
+}
+
 /// So many addresses, and as many values.
 ///
 /// # Safety
@@ -123,22 +149,12 @@ runtime! {
     /// `atom.add.f32`: the old value. It depends on where the address points whether subnormals are
     /// flushed.
     ATOM_ADD_F32 = fn atom_add_f32(block: *mut BlockContext, address: *mut u8, value: f32) -> f32 {
-        let shared = is_shared(block, address as u64);
-        let old = update_u32(address, |old| {
-            let old = f32::from_bits(old);
-            bits(if shared { old + value } else { add_flushed(old, value) })
-        });
-        f32::from_bits(old)
+        add_f32(block, address, &[value])
     }
 
     /// `atom.add.f64`: the old value.
     ATOM_ADD_F64 = fn atom_add_f64(address: *mut u8, value: f64) -> f64 {
-        // SAFETY: see the module.
-        let cell = unsafe { AtomicU64::from_ptr(address.cast()) };
-        let (Ok(old) | Err(old)) = cell.fetch_update(AcqRel, Acquire, |old| {
-            Some((f64::from_bits(old) + value).to_bits())
-        });
-        f64::from_bits(old)
+        add_f64(address, &[value])
     }
 
     /// `red.add.f32` of `count` threads, in their order.
@@ -146,14 +162,7 @@ runtime! {
         // SAFETY: compiled code has put so many there.
         let (addresses, values) = unsafe { both(addresses, values, count) };
         for (address, values) in runs(addresses, values) {
-            let shared = is_shared(block, address);
-            update_u32(address as *mut u8, |old| {
-                let add = |old, value: &f32| {
-                    let value = if shared { old + value } else { add_flushed(old, *value) };
-                    f32::from_bits(bits(value))
-                };
-                values.iter().fold(f32::from_bits(old), add).to_bits()
-            });
+            add_f32(block, address as *mut u8, values);
         }
     }
 
@@ -162,12 +171,7 @@ runtime! {
         // SAFETY: compiled code has put so many there.
         let (addresses, values) = unsafe { both(addresses, values, count) };
         for (address, values) in runs(addresses, values) {
-            // SAFETY: see the module.
-            let cell = unsafe { AtomicU64::from_ptr(address as *mut u64) };
-            let _ = cell.fetch_update(AcqRel, Acquire, |old| {
-                let add = |old: f64, value: &f64| old + value;
-                Some(values.iter().fold(f64::from_bits(old), add).to_bits())
-            });
+            add_f64(address as *mut u8, values);
         }
     }
 

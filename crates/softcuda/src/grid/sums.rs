@@ -34,6 +34,13 @@ thread_local! {
     pub(crate) static TURNS: Cell<[u32; 2]> = const { Cell::new([0; 2]) };
 }
 
+#[cfg(test)]
+fn count_turn(which: usize) {
+    let mut turns = TURNS.get();
+    turns[which] += 1;
+    TURNS.set(turns);
+}
+
 /// What the threads of a worker have added aside.
 #[derive(Default)]
 pub(super) struct Aside {
@@ -104,7 +111,7 @@ impl Block {
     fn give_up(&self) {
         #[cfg(test)]
         if let State::Of(_) = self.aside.state.get() {
-            TURNS.set([TURNS.get()[0], TURNS.get()[1] + 1]);
+            count_turn(1);
         }
         self.put_in_place();
         self.set_sums(Sums::NONE);
@@ -139,7 +146,7 @@ impl Block {
         });
         self.aside.state.set(State::Of(bytes));
         #[cfg(test)]
-        TURNS.set([TURNS.get()[0] + 1, TURNS.get()[1]]);
+        count_turn(0);
     }
 }
 

@@ -187,14 +187,13 @@ impl Flow {
             return false;
         }
         let (before, behind) = (&self.0[..head], &self.0[end + 1..]);
-        let mut writers = before.iter().chain(behind);
-        let mut writers = writers
-            .by_ref()
-            .filter(|does| does.writes.contains(&register));
-        let once = writers.next().is_some_and(|does| !does.may) && writers.next().is_none();
+        let writes = |does: &&Does| does.writes.contains(&register);
+        let mut writers = before.iter().filter(writes);
+        let once = writers.next().is_some_and(|does| !does.may)
+            && writers.next().is_none()
+            && !behind.iter().any(|does| writes(&does));
         let mut outside = before.iter().chain(behind);
         once && outside.any(|does| does.reads.contains(&register))
-            && before.iter().any(|does| does.writes.contains(&register))
             && !self.is_read_behind(register, head, end)
     }
 

@@ -1,11 +1,10 @@
 //! Attacks on full warps that go straight through where their lanes part by number: what the vector
 //! form leaves, and whom it blames, is what the other forms do.
 
-use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::forms::{Outcome, kernel, run_module};
+use super::forms::{Differences, Outcome, kernel, run_module};
 use crate::jit::harness;
 use crate::jit::module::{Form, Module};
 
@@ -30,15 +29,6 @@ const LANES: [&str; 3] = [
     "mov.u32 %r4, %laneid;",
     "add.u32 %r24, %r1, 4294967264; shl.b32 %r25, %r24, 3; and.b32 %r26, %r25, 248; shr.u32 %r4, %r26, 3;",
 ];
-
-/// What forms say differently, not more than some of it.
-#[derive(Default)]
-struct Differences {
-    text: String,
-    count: usize,
-    runs: usize,
-    faults: usize,
-}
 
 impl Differences {
     /// In vectors in groups of 16 and of 32, and in rounds, as by fibers.
@@ -74,18 +64,6 @@ impl Differences {
                 self.say(format!("{form:?} {block:?}: {what}\n{body}"));
             }
         }
-    }
-
-    fn say(&mut self, what: String) {
-        self.count += 1;
-        if self.count <= 6 {
-            let _ = writeln!(self.text, "---- {what}");
-        }
-    }
-
-    fn none(self) {
-        println!("{} runs, {} faults", self.runs, self.faults);
-        assert_eq!(self.count, 0, "{}", self.text);
     }
 }
 

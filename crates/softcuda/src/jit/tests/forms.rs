@@ -1,6 +1,7 @@
 //! What a kernel does is the same in all forms: the bytes that it leaves, and its fault.
 
 use std::cell::RefCell;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::grid::launch::FaultKind;
@@ -79,6 +80,29 @@ pub(super) fn run_module(module: &Arc<Module>, grid: [u32; 3], block: [u32; 3], 
     match result {
         Ok(()) => Ok([out, more].concat()),
         Err(fault) => Err((fault.kind, fault.block, fault.thread)),
+    }
+}
+
+/// What forms say differently in many runs, not more than some of it.
+#[derive(Default)]
+pub(super) struct Differences {
+    text: String,
+    count: usize,
+    pub runs: usize,
+    pub faults: usize,
+}
+
+impl Differences {
+    pub fn say(&mut self, what: String) {
+        self.count += 1;
+        if self.count <= 6 {
+            let _ = writeln!(self.text, "---- {what}");
+        }
+    }
+
+    pub fn none(self) {
+        println!("{} runs, {} faults", self.runs, self.faults);
+        assert_eq!(self.count, 0, "{}", self.text);
     }
 }
 
