@@ -16,6 +16,7 @@ use super::loops;
 use super::nans::{Decision, Nans};
 use super::order;
 use super::scope::{Named, Scopes};
+use super::unrolled;
 use super::{MAX_CALL_AREA, MAX_FRAME, MAX_PARAMS, MAX_REFUSALS, Resolver, types};
 use crate::jit::decode::{Arg, Reader, RegId, Special, Symbol};
 use crate::jit::layout::{self, Layout, align_up};
@@ -107,6 +108,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
     }
     let Resolve {
         module,
+        kernel,
         scopes,
         mut tables,
         mut uses,
@@ -118,6 +120,9 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
     tables.frame = frame;
     tables.call_area = call_area;
     tables.registers = scopes.into_types();
+    if kernel {
+        unrolled::roll(&mut steps, &mut tables);
+    }
     loops::split(&mut steps, &mut tables);
     let mut votes = Votes::default();
     let mut nans = Nans::default();

@@ -35,10 +35,9 @@ pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
             for (at, step) in (head..).zip(&mut steps[head..=end]) {
                 flow.rename(at, register, own);
                 if let PendingStep::Instruction(pending) = step {
-                    pending
-                        .args
-                        .iter_mut()
-                        .for_each(|arg| rename(arg, register, own));
+                    let other = |id| if id == register { own } else { id };
+                    let args = pending.args.iter_mut();
+                    args.for_each(|arg| rename(arg, &other));
                 }
             }
             copies.push((head, own, register));
@@ -80,14 +79,13 @@ fn copy(pos: Pos, wide: bool, to: RegId, from: RegId) -> PendingStep<'static> {
     })
 }
 
-fn rename(arg: &mut Arg, from: RegId, to: RegId) {
+/// Puts other registers in the place of those that an operand names.
+pub(super) fn rename(arg: &mut Arg, other: &impl Fn(RegId) -> RegId) {
     match arg {
-        Arg::Reg(id) | Arg::Part(id, _) if *id == from => *id = to,
-        Arg::Address(arg, _) | Arg::Not(arg) => rename(arg, from, to),
-        Arg::Pair(a, b) => [a, b].into_iter().for_each(|arg| rename(arg, from, to)),
-        Arg::Vector(args) | Arg::List(args) => {
-            args.iter_mut().for_each(|arg| rename(arg, from, to));
-        }
+        Arg::Reg(id) | Arg::Part(id, _) => *id = other(*id),
+        Arg::Address(arg, _) | Arg::Not(arg) => rename(arg, other),
+        Arg::Pair(a, b) => [a, b].into_iter().for_each(|arg| rename(arg, other)),
+        Arg::Vector(args) | Arg::List(args) => args.iter_mut().for_each(|arg| rename(arg, other)),
         _ => {}
     }
 }
@@ -105,11 +103,11 @@ struct Does {
     leaves: bool,
 }
 
-struct Flow(Vec<Does>);
+pub(super) struct Flow(Vec<Does>);
 
 impl Flow {
     /// `None` of a body without loops, or with branches by a table.
-    fn of(steps: &[PendingStep<'_>], tables: &Tables) -> Option<Flow> {
+    pub fn of(steps: &[PendingStep<'_>], tables: &Tables) -> Option<Flow> {
         let mut labels = vec![usize::MAX; tables.labels as usize];
         let mut has_loops = false;
         for (at, step) in steps.iter().enumerate() {
@@ -199,10 +197,15 @@ impl Flow {
 
     /// Whether what a register holds when a loop is left may be read.
     fn is_read_behind(&self, register: RegId, head: usize, end: usize) -> bool {
-        let mut seen = vec![false; self.0.len()];
         let branches = self.0[head..=end].iter().filter_map(|does| does.branches);
-        let mut work: Vec<usize> = branches.filter(|to| !(head..=end).contains(to)).collect();
-        work.extend(self.0[end].may.then_some(end + 1));
+        let mut left: Vec<usize> = branches.filter(|to| !(head..=end).contains(to)).collect();
+        left.extend(self.0[end].may.then_some(end + 1));
+        self.is_read_from(register, left)
+    }
+
+    /// Whether what a register holds before one of these steps may be read.
+    pub fn is_read_from(&self, register: RegId, mut work: Vec<usize>) -> bool {
+        let mut seen = vec![false; self.0.len()];
         while let Some(mut at) = work.pop() {
             while let Some(does) = self.0.get(at) {
                 if std::mem::replace(&mut seen[at], true) {
@@ -234,7 +237,7 @@ impl Flow {
 }
 
 /// The label that a branch names.
-fn target(branch: &Pending<'_>) -> Option<u32> {
+pub(super) fn target(branch: &Pending<'_>) -> Option<u32> {
     match branch.args[..] {
         [Arg::Symbol(Symbol::Label(label), 0)] => Some(label),
         _ => None,

@@ -18,6 +18,8 @@ mod scope;
 mod special;
 mod tensor_map;
 pub(super) mod types;
+pub(super) mod unrolled;
+mod values;
 
 use std::collections::{HashMap, HashSet};
 

@@ -660,9 +660,22 @@ impl Lower<'_> {
             let next = self.fresh_block();
             return self.enter(next);
         }
+        // The way back to a loop's head comes first, and leads there at once. So a turn's results
+        // are computed in it: Cranelift does that where they are needed first, and would keep what
+        // they are computed from behind the branches.
+        let back = taken
+            .filter(|taken| *taken <= block)
+            .map(|taken| self.way_to(block, taken));
         let (then, next) = (self.fresh_block(), self.fresh_block());
         if self.lanes().plan.class(register) != Class::Varying {
             let guard = self.read(&Arg::Reg(register), Type::Pred);
+            if let Some(back) = back {
+                match negated {
+                    false => self.b.ins().brif(guard, back, &[], next, &[]),
+                    true => self.b.ins().brif(guard, next, &[], back, &[]),
+                };
+                return self.enter(next);
+            }
             match negated {
                 false => self.b.ins().brif(guard, then, &[], next, &[]),
                 true => self.b.ins().brif(guard, next, &[], then, &[]),
@@ -678,6 +691,15 @@ impl Lower<'_> {
                 true => None,
                 false => self.skip_at(at),
             };
+            let is_back = |skip: &Skip| skip.if_true == negated;
+            if let (Some(back), Some([first, second])) = (back, all)
+                && skip.as_ref().is_none_or(is_back)
+            {
+                let other = self.fresh_block();
+                let goes = self.b.ins().band(first, second);
+                self.b.ins().brif(goes, back, &[], other, &[]);
+                self.enter(other);
+            }
             for (told, to) in [(none, next), (all, then)] {
                 let Some([first, second]) = told else {
                     continue;
