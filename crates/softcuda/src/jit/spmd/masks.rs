@@ -8,11 +8,11 @@ use super::alone::is_alone;
 use super::facts::Facts;
 use super::regions::Regions;
 use super::{Class, Way, wants_all};
-use crate::jit::decode::{Flow, RegId};
+use crate::jit::decode::{Flow, Operation, RegId};
 use crate::jit::program::Instruction;
 
-/// The most steps between a branch and where its ways join.
-const MOST_STEPS: usize = 48;
+/// The most steps between a branch and where its ways join, but for those that are done once.
+const MOST_STEPS: usize = 64;
 /// The most steps of a body that are done so, counted for each branch.
 const MOST_IN_ALL: usize = 256;
 /// The most blocks between a branch and where its ways join.
@@ -83,7 +83,7 @@ impl Judge<'_> {
             };
             let inner = if shared.is_some() { inner } else { vec![] };
             let masked = shared.unwrap_or(masked);
-            let steps = self.facts.steps_of(&masked.blocks).count();
+            let steps = self.each(&masked.blocks);
             let Some(rest) = left.checked_sub(steps) else {
                 continue;
             };
@@ -116,7 +116,7 @@ impl Judge<'_> {
                 .is_none_or(|all| all.of[*block] == all.of[branch] && !all.decides(*block))
         };
         let steps = || self.facts.steps_of(&blocks);
-        if steps().count() > MOST_STEPS || !blocks.iter().all(one_region) {
+        if self.each(&blocks) > MOST_STEPS || !blocks.iter().all(one_region) {
             return None;
         }
         if !steps().all(|(at, step)| self.can(at, step)) {
@@ -161,6 +161,13 @@ impl Judge<'_> {
         })
     }
 
+    /// How many steps of blocks are not done once for all threads.
+    fn each(&self, blocks: &[usize]) -> usize {
+        let steps = self.facts.steps_of(blocks);
+        let each = steps.filter(|(at, _)| !matches!(self.facts.ways[*at], Way::Once));
+        each.count()
+    }
+
     /// Whether a loop of these blocks is better done by all threads as long as one is in it than by
     /// each by itself: where all is done in vectors. Loops over memory mostly end for all threads
     /// at once, and would only be there twice.
@@ -191,13 +198,19 @@ impl Judge<'_> {
             && match self.facts.ways[at] {
                 // One of those that come here accesses memory for all; where threads wait, each has
                 // a context, which says of a fault whose it is.
-                Way::Once => free || self.regions.is_some() && operation.weak_access().is_some(),
+                Way::Once => free || self.regions.is_some() && by_first(&**operation),
                 Way::Widen { .. } | Way::Vector => free,
                 Way::Row | Way::Each => true,
                 // What is assumed is so of all threads, or of none that is here.
                 Way::Assume { .. } | Way::Same(_) | Way::Control | Way::Wait => false,
             }
     }
+}
+
+/// Whether what is done once is done by the first of the threads that are there: it may fault.
+pub(crate) fn by_first(operation: &dyn Operation) -> bool {
+    let is_weak = operation.weak_access().is_some() || operation.loads_constant();
+    is_weak && !operation.loads_parameter()
 }
 
 /// The ways from a branch to where they join.

@@ -11,7 +11,7 @@ use crate::jit::decode::{Arg, Flow, RegId};
 use crate::jit::lower::memory::WeakAccess;
 use crate::jit::lower::{Lower, value_type};
 use crate::jit::program::{Instruction, Step};
-use crate::jit::spmd::{Loop, Masked, WIDEST, WIDTH, Way, in_rows};
+use crate::jit::spmd::{Loop, Masked, WIDEST, WIDTH, Way, by_first, in_rows};
 
 /// Which threads of a group come somewhere: elements of 32 bits, all set or none.
 pub(super) type Mask = SmallVec<[Value; WIDTH / 4]>;
@@ -344,9 +344,9 @@ impl Lower<'_> {
         bits: Value,
     ) {
         let old = self.held_before(instruction, |written| shared.contains(written));
-        match instruction.operation.weak_access() {
-            Some(_) => self.by_first(instruction, bits),
-            None => self.group_step(at, instruction),
+        match by_first(&*instruction.operation) {
+            true => self.by_first(instruction, bits),
+            false => self.group_step(at, instruction),
         }
         self.keep_others(old, mask, bits);
     }
