@@ -270,6 +270,7 @@ impl Operation for Bits {
             Op::Shl | Op::Shr => ty.size() == 4 && constant(&self.sources[1].0).is_some(),
             Op::ShfLeft { .. } | Op::ShfRight { .. } => constant(&self.sources[2].0).is_some(),
             Op::Dp4a { .. } | Op::Dp2a { .. } => true,
+            Op::Popc | Op::Brev => ty.size() == 4,
             Op::Bfe => {
                 let field = [1, 2].map(|at| constant(&self.sources[at].0));
                 let whole = |[pos, len]: [u64; 2]| len & 255 > 0 && (pos & 255) + (len & 255) <= 32;
@@ -448,6 +449,8 @@ impl Operation for Bits {
                 let shifted = l.b.ins().ushr(joined, amount);
                 l.b.ins().ireduce(types::I32, shifted)
             }
+            (Op::Popc, &[a]) if l.in_vectors() => count_in_vectors(l, a),
+            (Op::Brev, &[a]) if l.in_vectors() => reverse_in_vectors(l, a),
             (Op::Popc, &[a]) => {
                 let count = l.b.ins().popcnt(a);
                 low_word(l, count)
@@ -559,6 +562,43 @@ fn shift_by_constant(
 }
 
 /// The low 32 bits of a count.
+/// How many bits are set in each word of a vector.
+fn count_in_vectors(l: &mut Lower<'_>, words: Value) -> Value {
+    let bytes = l.as_vector(words, types::I8X16);
+    let bytes = l.b.ins().popcnt(bytes);
+    let mut sum = l.as_vector(bytes, types::I32X4);
+    for distance in [8, 16] {
+        let others = l.b.ins().ushr_imm(sum, distance);
+        sum = l.b.ins().iadd(sum, others);
+    }
+    let mask = l.word(0x3f);
+    l.b.ins().band(sum, mask)
+}
+
+/// The bits of each word of a vector the other way round: those of each half of a byte by a table,
+/// and then the bytes.
+fn reverse_in_vectors(l: &mut Lower<'_>, words: Value) -> Value {
+    let low_half = l.word(0x0f0f_0f0f);
+    let upper = l.b.ins().ushr_imm(words, 4);
+    let [lower, upper] = [words, upper].map(|half| {
+        let half = l.b.ins().band(half, low_half);
+        l.as_vector(half, types::I8X16)
+    });
+    let reversed: [u8; 16] = std::array::from_fn(|half| (half as u8).reverse_bits() >> 4);
+    let [to_upper, to_lower] = [4, 0].map(|distance| {
+        let table: Vec<u8> = reversed.iter().map(|half| half << distance).collect();
+        let table = l.b.func.dfg.constants.insert(table.into());
+        l.b.ins().vconst(types::I8X16, table)
+    });
+    let lower = l.b.ins().swizzle(to_upper, lower);
+    let upper = l.b.ins().swizzle(to_lower, upper);
+    let bytes = l.b.ins().bor(lower, upper);
+    let order: Vec<u8> = (0..16).map(|byte| byte ^ 3).collect();
+    let order = l.b.func.dfg.immediates.push(order.into());
+    let bytes = l.b.ins().shuffle(bytes, bytes, order);
+    l.as_vector(bytes, types::I32X4)
+}
+
 fn low_word(l: &mut Lower<'_>, count: Value) -> Value {
     match l.b.func.dfg.value_type(count) {
         types::I64 => l.b.ins().ireduce(types::I32, count),

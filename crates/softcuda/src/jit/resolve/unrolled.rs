@@ -294,7 +294,7 @@ impl<'b> Search<'_, 'b> {
 
     fn pair(&self, short: Range<usize>, long: Range<usize>) -> Option<Pair> {
         let mut shape = self.shape(short, long)?;
-        let (mut values, before) = self.before(&shape)?;
+        let (mut values, before) = self.before(&shape);
         let sums = self.sums(&shape)?;
         let stays = |register: &RegId| *register == shape.counter || sums.contains(register);
         self.begin_as_they_are(&mut values, &before, &shape, stays)?;
@@ -460,11 +460,22 @@ impl<'b> Search<'_, 'b> {
         })
     }
 
-    /// Does steps that do not store.
-    fn do_all(&self, values: &mut Values, held: &mut Held, steps: &[usize]) -> Option<()> {
-        let mut stores = vec![];
+    /// Does steps that do not store. What they load is what others do not, where they come `later`:
+    /// there may have been stores meanwhile.
+    fn do_all(
+        &self,
+        values: &mut Values,
+        held: &mut Held,
+        steps: &[usize],
+        later: bool,
+    ) -> Option<()> {
+        let mut stores = match later {
+            true => vec![values.term(Made::Counter)],
+            false => vec![],
+        };
+        let before = stores.len();
         self.do_turn(values, held, &mut stores, steps)?;
-        stores.is_empty().then_some(())
+        (stores.len() == before).then_some(())
     }
 
     fn do_turn(
@@ -480,18 +491,24 @@ impl<'b> Search<'_, 'b> {
     }
 
     /// What registers hold before the loops.
-    fn before(&self, shape: &Shape) -> Option<(Values, Held)> {
+    fn before(&self, shape: &Shape) -> (Values, Held) {
         let (mut values, mut held) = (Values::default(), Held::new());
+        let mut stores = vec![];
         for at in shape.begins..shape.at {
-            if self.do_all(&mut values, &mut held, &[at]).is_none() {
-                // They hold anything.
-                for register in self.writes(at) {
-                    let any = Made::Leaf(format!("{register:?} of step {at}"));
-                    held.insert(register, values.term(any));
-                }
+            if self
+                .do_turn(&mut values, &mut held, &mut stores, &[at])
+                .is_some()
+            {
+                continue;
             }
+            // It may have written anything.
+            for register in self.writes(at) {
+                let any = Made::Leaf(format!("{register:?} of step {at}"));
+                held.insert(register, values.term(any));
+            }
+            stores.push(values.term(Made::Leaf(format!("step {at}"))));
         }
-        Some((values, held))
+        (values, held)
     }
 
     /// What goes from turn to turn besides the counter, and places that follow from that.
@@ -513,7 +530,7 @@ impl<'b> Search<'_, 'b> {
         stays: impl Fn(&RegId) -> bool,
     ) -> Option<()> {
         let mut held = before.clone();
-        self.do_all(values, &mut held, &shape.short.before)?;
+        self.do_all(values, &mut held, &shape.short.before, true)?;
         let mut short = self.written(shape.short.before.iter().copied()).into_iter();
         let mut long = self.written(shape.long.before.iter().copied()).into_iter();
         let mut same = |register| values.held(&held, register) == values.held(before, register);
@@ -569,9 +586,10 @@ impl<'b> Search<'_, 'b> {
                 true => values.after(counter, false, Turns::Before, step),
                 false => counter,
             };
-            let begins = counters.iter().map(|register| (*register, from));
-            let mut held: Held = begins.collect();
-            self.do_all(values, &mut held, &part.before)?;
+            // The others hold what the counter began with.
+            let mut held: Held = counters.iter().map(|other| (*other, counter)).collect();
+            held.insert(shape.counter, from);
+            self.do_all(values, &mut held, &part.before, is_long)?;
             let before = self.written(part.before.iter().copied());
             held.retain(|register, _| before.contains(register));
             held.insert(shape.counter, from);
@@ -891,5 +909,112 @@ impl Pair {
             or(maker, "setp.ne.s64", [Arg::Reg(apart), Arg::Reg(wide)]);
         }
         maker.go(Some(not), label);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LEAVE;
+    use crate::jit::harness;
+
+    /// What `nvcc` makes of
+    /// `for (int i = lane; i < n; i += 32) sum += a[row * n + i] * x[i];`.
+    const LOOPS: &str = "
+        mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x; ld.param.u32 %r3, [n];
+        ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [x]; mov.f32 %f1, 0f00000000;
+        setp.ge.s32 %p1, %r1, %r3; @%p1 bra OVER;
+        not.b32 %r4, %r1; add.s32 %r5, %r4, %r3; shr.u32 %r6, %r5, 5; add.s32 %r7, %r6, 1;
+        and.b32 %r8, %r7, 3; setp.eq.s32 %p2, %r8, 0; mov.u32 %r9, %r1; @%p2 bra MIDDLE;
+        mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd2, %rd3;
+        mad.lo.s32 %r10, %r3, %r2, %r1; mul.wide.s32 %rd5, %r10, 4; add.s64 %rd6, %rd1, %rd5;
+        mov.u32 %r9, %r1;
+    SHORT:
+        ld.global.nc.f32 %f2, [%rd4]; ld.global.nc.f32 %f3, [%rd6]; fma.rn.f32 %f1, %f3, %f2, %f1;
+        add.s32 %r9, %r9, 32; add.s64 %rd4, %rd4, 128; add.s64 %rd6, %rd6, 128;
+        add.s32 %r8, %r8, -1; setp.ne.s32 %p3, %r8, 0; @%p3 bra SHORT;
+    MIDDLE:
+        setp.lt.u32 %p4, %r5, 96; @%p4 bra OVER;
+        mad.lo.s32 %r11, %r3, %r2, %r9; mul.wide.s32 %rd7, %r11, 4; add.s64 %rd8, %rd1, %rd7;
+        mul.wide.u32 %rd9, %r9, 4; add.s64 %rd10, %rd2, %rd9; add.s64 %rd11, %rd10, 256;
+    LONG:
+        ld.global.nc.f32 %f4, [%rd11+-256]; ld.global.nc.f32 %f5, [%rd8];
+        fma.rn.f32 %f6, %f5, %f4, %f1;
+        ld.global.nc.f32 %f7, [%rd11+-128]; ld.global.nc.f32 %f8, [%rd8+128];
+        fma.rn.f32 %f9, %f8, %f7, %f6;
+        ld.global.nc.f32 %f10, [%rd11]; ld.global.nc.f32 %f11, [%rd8+256];
+        fma.rn.f32 %f12, %f11, %f10, %f9;
+        ld.global.nc.f32 %f13, [%rd11+128]; ld.global.nc.f32 %f14, [%rd8+384];
+        fma.rn.f32 %f1, %f14, %f13, %f12;
+        add.s64 %rd8, %rd8, 512; add.s64 %rd11, %rd11, 512; add.s32 %r9, %r9, 128;
+        setp.lt.s32 %p5, %r9, %r3; @%p5 bra LONG;
+    OVER:
+        mul.wide.u32 %rd12, %r1, 4; add.s64 %rd12, %rd2, %rd12; st.global.f32 [%rd12], %f1;";
+
+    /// Whether the loops of a kernel become one: that has labels of its own.
+    fn is_rolled(loops: &str) -> bool {
+        let labels = |leave: bool| {
+            LEAVE.set(leave);
+            let module = harness::load(&harness::module(&format!(
+                ".visible .entry k(.param .u64 a, .param .u64 x, .param .u32 n) {{
+                    .reg .b32 %r<12>; .reg .b64 %rd<13>; .reg .f32 %f<15>; .reg .pred %p<6>;
+                    {loops} ret;
+                }}"
+            )));
+            LEAVE.set(false);
+            let body = module.program().functions[0].body.as_ref();
+            body.expect("it has a body").tables.labels
+        };
+        labels(false) > labels(true)
+    }
+
+    #[test]
+    fn loops_that_are_one_become_one() {
+        assert!(is_rolled(LOOPS));
+        let unsigned = LOOPS.replace("setp.lt.s32 %p5", "setp.lt.u32 %p5");
+        assert!(is_rolled(&unsigned));
+    }
+
+    #[test]
+    fn others_stay() {
+        for (what, instead) in [
+            // A turn of the long loop is something else.
+            ("[%rd8+256]", "[%rd8+260]"),
+            ("%f12, %f11, %f10, %f9", "%f12, %f10, %f11, %f9"),
+            ("%f9, %f8, %f7, %f6", "%f9, %f8, %f7, %f1"),
+            ("fma.rn.f32 %f12", "fma.rz.f32 %f12"),
+            (
+                "ld.global.nc.f32 %f10, [%rd11];",
+                "ld.volatile.global.f32 %f10, [%rd11];",
+            ),
+            // It goes on elsewhere.
+            ("add.s64 %rd8, %rd8, 512", "add.s64 %rd8, %rd8, 516"),
+            ("add.s32 %r9, %r9, 128", "add.s32 %r9, %r9, 64"),
+            ("add.s64 %rd6, %rd6, 128", "add.s64 %rd6, %rd6, 132"),
+            // It begins elsewhere, or with another sum.
+            ("add.s64 %rd11, %rd10, 256", "add.s64 %rd11, %rd10, 260"),
+            ("%r11, %r3, %r2, %r9", "%r11, %r3, %r2, %r1"),
+            ("LONG:", "mov.f32 %f1, 0f3f800000; LONG:"),
+            ("SHORT:", "mov.f32 %f1, 0f3f800000; SHORT:"),
+            ("SHORT:", "add.s32 %r9, %r1, 1; SHORT:"),
+            // Turns are counted otherwise.
+            ("shr.u32 %r6, %r5, 5", "shr.u32 %r6, %r5, 4"),
+            ("add.s32 %r7, %r6, 1", "add.s32 %r7, %r6, 2"),
+            ("and.b32 %r8, %r7, 3", "and.b32 %r8, %r7, 7"),
+            ("setp.lt.u32 %p4, %r5, 96", "setp.lt.u32 %p4, %r5, 64"),
+            ("add.s32 %r8, %r8, -1", "add.s32 %r8, %r8, -2"),
+            (
+                "add.s64 %rd8, %rd1, %rd7",
+                "ld.global.u64 %rd8, [%rd1]; add.s64 %rd8, %rd8, %rd7",
+            ),
+            ("@%p5 bra LONG", "@!%p5 bra LONG"),
+            // What is counted is needed elsewhere, or somebody comes from elsewhere.
+            ("OVER:", "OVER: mov.u32 %r1, %r8;"),
+            ("OVER:", "OVER: mov.b64 %rd2, %rd11;"),
+            ("OVER:", "OVER: @%p1 bra LONG;"),
+            ("MIDDLE:", "MIDDLE: add.s32 %r5, %r5, 0;"),
+        ] {
+            assert!(LOOPS.contains(what), "{what}");
+            assert!(!is_rolled(&LOOPS.replacen(what, instead, 1)), "{instead}");
+        }
     }
 }
