@@ -40,6 +40,8 @@ const TURNS: u64 = 4;
 const MOST: u64 = 0x7ff0_0000;
 /// How far beyond it indices may be.
 const MOST_MORE: i64 = 0xf_ffff;
+/// How far a place may go in a turn.
+const MOST_RATE: u64 = 1 << 40;
 /// How many times the counter may be in an index.
 const MOST_TIMES: u64 = 64;
 
@@ -226,9 +228,11 @@ impl<'b> Search<'_, 'b> {
     fn reads(&self, at: usize) -> impl Iterator<Item = RegId> {
         let pending = self.instruction(at).into_iter();
         pending.flat_map(|pending| {
-            let (_, reads) = named(&pending.instruction, &pending.args);
+            let (writes, reads) = named(&pending.instruction, &pending.args);
             let guard = pending.guard.map(|(guard, _)| guard);
-            reads.into_iter().chain(guard)
+            // What a guard lets nobody write stays what it was.
+            let stays = writes.into_iter().filter(move |_| guard.is_some());
+            reads.into_iter().chain(guard).chain(stays)
         })
     }
 
@@ -268,8 +272,8 @@ impl<'b> Search<'_, 'b> {
         (!is_read).then_some(writer)
     }
 
-    /// The operands of an instruction of this name, which has no guard.
-    fn operands<const N: usize>(&self, at: usize, name: &[&str]) -> Option<&[Arg; N]> {
+    /// The operands of an instruction of this name, which has no guard and writes one register.
+    fn operands<const N: usize>(&self, at: usize, name: &[&str], to: RegId) -> Option<&[Arg; N]> {
         let Pending {
             instruction,
             guard: None,
@@ -282,7 +286,8 @@ impl<'b> Search<'_, 'b> {
             .into_iter()
             .chain(&instruction.modifiers);
         let is_named = words.map(|word| word.as_str()).eq(name.iter().copied());
-        <&[Arg; N]>::try_from(&args[..]).ok().filter(|_| is_named)
+        let args = <&[Arg; N]>::try_from(&args[..]).ok()?;
+        (is_named && args[0] == Arg::Reg(to)).then_some(args)
     }
 
     /// How many operands name a label.
@@ -296,42 +301,32 @@ impl<'b> Search<'_, 'b> {
         let mut shape = self.shape(short, long)?;
         let (mut values, before) = self.before(&shape);
         let sums = self.sums(&shape)?;
+        self.begin_as_they_are(&mut values, &before, &mut shape, &sums)?;
         let stays = |register: &RegId| *register == shape.counter || sums.contains(register);
-        self.begin_as_they_are(&mut values, &before, &shape, stays)?;
-        shape
-            .short
-            .before
-            .retain(|at| !self.writes(*at).any(|register| stays(&register)));
-        let mut written = self.written(shape.short.all().chain(shape.long.all()));
+        let parts = || shape.short.all().chain(shape.long.all());
+        let mut written = self.written(parts());
+        written.insert(shape.left);
         let mut counters = self.counters(&mut values, &before, &shape);
         counters.retain(|register| *register == shape.counter || !written.contains(register));
-        written.insert(shape.left);
-        if [shape.limit, shape.distance]
-            .iter()
-            .any(|register| written.contains(register))
-            || !self.keep_apart(&shape, &written, stays)
-        {
-            return None;
-        }
-        let values = self.prove(&shape, &counters, &sums)?;
+        // What the original loops ask and count with is theirs alone.
+        let own: HashSet<RegId> = shape.counted.into_iter().chain(shape.asked).collect();
+        let fixed = [shape.limit, shape.distance];
         let is_read = |register: RegId| self.flow.is_read_from(register, vec![shape.end]);
-        written.retain(|register| !sums.contains(register));
-        let mut others = written
-            .iter()
-            .filter(|register| **register != shape.counter);
-        let counted = |register: &RegId| shape.counted.contains(register);
-        let mut parts = shape.short.all().chain(shape.long.all());
-        let is_counted = parts.any(|at| self.reads(at).any(|register| counted(&register)));
-        drop(parts);
-        if others.any(|register| is_read(*register))
-            || shape.asked.into_iter().chain(shape.counted).any(is_read)
-            || is_counted
-        {
-            return None;
-        }
+        let is_apart = self.keep_apart(&shape, &written, stays)
+            && !fixed
+                .iter()
+                .any(|fixed| written.contains(fixed) || own.contains(fixed))
+            && !parts().any(|at| self.reads(at).any(|register| own.contains(&register)))
+            && !own.iter().any(|register| is_read(*register))
+            && !written
+                .iter()
+                .any(|register| !stays(register) && is_read(*register));
+        is_apart.then_some(())?;
+        let values = self.prove(&shape, &counters, &sums)?;
         let widened = values.widened.iter();
         let widened = widened.map(|widening| self.whole(&values, widening, &written));
         let widened = widened.collect::<Option<Vec<_>>>()?;
+        written.retain(|register| !sums.contains(register));
         Some(Pair {
             at: shape.at,
             pos: self.instruction(shape.at)?.instruction.pos,
@@ -370,35 +365,39 @@ impl<'b> Search<'_, 'b> {
 
         // What is left is computed for the short one alone, which is passed by where that is none.
         let asks = self.only_writer(begins..at, none_left, at)?;
-        let [_, Arg::Reg(left), zero] = self.operands(asks, &["setp", "eq", "s32"])? else {
+        let [_, Arg::Reg(left), zero] = self.operands(asks, &["setp", "eq", "s32"], none_left)?
+        else {
             return None;
         };
         let masks = self.only_writer(begins..at, *left, asks)?;
-        let [_, Arg::Reg(turns), mask] = self.operands(masks, &["and", "b32"])? else {
+        let [_, Arg::Reg(turns), mask] = self.operands(masks, &["and", "b32"], *left)? else {
             return None;
         };
         let adds = self.only_writer(begins..at, *turns, masks)?;
-        let [_, Arg::Reg(divided), one] = self.operands(adds, &["add", "s32"])? else {
+        let [_, Arg::Reg(divided), one] = self.operands(adds, &["add", "s32"], *turns)? else {
             return None;
         };
         let divides = self.only_writer(begins..at, *divided, adds)?;
-        let [_, Arg::Reg(whole), log] = self.operands(divides, &["shr", "u32"])? else {
+        let [_, Arg::Reg(whole), log] = self.operands(divides, &["shr", "u32"], *divided)? else {
             return None;
         };
         let log = number(log).filter(|log| (1..16).contains(log))?;
         let step = 1 << log;
+        let counting = [divides, adds, masks, asks];
         let is_counted = [mask, one].map(number) == [Some(TURNS as u32 - 1), Some(1)]
+            && counting.is_sorted()
             && (divides..at).all(|at| self.writes(at).all(|register| register != *whole));
 
         // It counts that down.
         let turn = short.start + 1..short.end;
         let goes = self.goes_if(short.end)?;
         let asks_short = self.only_writer(turn.clone(), goes, short.end)?;
-        let [_, Arg::Reg(asked), none] = self.operands(asks_short, &["setp", "ne", "s32"])? else {
+        let [_, Arg::Reg(asked), none] = self.operands(asks_short, &["setp", "ne", "s32"], goes)?
+        else {
             return None;
         };
         let counts = self.only_writer(turn.clone(), *left, asks_short)?;
-        let [_, Arg::Reg(from), less] = self.operands(counts, &["add", "s32"])? else {
+        let [_, Arg::Reg(from), less] = self.operands(counts, &["add", "s32"], *left)? else {
             return None;
         };
         let is_down = [asked, from] == [left, left]
@@ -407,19 +406,19 @@ impl<'b> Search<'_, 'b> {
         // The long one is passed by where there are not so many, and goes to the limit.
         let asks_first = short.end + 2;
         let first = [passes_by, asks_first + 1];
-        let [Arg::Reg(is_less), Arg::Reg(distance), least] =
-            self.operands(asks_first, &["setp", "lt", "u32"])?
+        let [_, Arg::Reg(distance), least] =
+            self.operands(asks_first, &["setp", "lt", "u32"], passes)?
         else {
             return None;
         };
         let goes_long = self.goes_if(long.end)?;
         let asks_long = self.only_writer(long.start + 1..long.end, goes_long, long.end)?;
         let signed = self
-            .operands::<3>(asks_long, &["setp", "lt", "s32"])
+            .operands::<3>(asks_long, &["setp", "lt", "s32"], goes_long)
             .is_some();
         let ty = if signed { "s32" } else { "u32" };
         let [_, Arg::Reg(counter), Arg::Reg(limit)] =
-            *self.operands(asks_long, &["setp", "lt", ty])?
+            *self.operands(asks_long, &["setp", "lt", ty], goes_long)?
         else {
             return None;
         };
@@ -430,7 +429,6 @@ impl<'b> Search<'_, 'b> {
             && whole == distance
             && number(least) == Some(((TURNS - 1) * step) as u32)
             && first[0] == first[1]
-            && *is_less == passes
             && behind.all(|register| register != counter);
         is_so.then_some(())?;
         let part = |before: Range<usize>, turn: Range<usize>, but: &[usize]| Part {
@@ -452,7 +450,7 @@ impl<'b> Search<'_, 'b> {
             signed,
             distance: *distance,
             step,
-            counting: [divides, adds, masks, asks],
+            counting,
             counted: [*divided, *turns, *left, none_left],
             asked: [goes, goes_long, passes],
             over,
@@ -460,22 +458,11 @@ impl<'b> Search<'_, 'b> {
         })
     }
 
-    /// Does steps that do not store. What they load is what others do not, where they come `later`:
-    /// there may have been stores meanwhile.
-    fn do_all(
-        &self,
-        values: &mut Values,
-        held: &mut Held,
-        steps: &[usize],
-        later: bool,
-    ) -> Option<()> {
-        let mut stores = match later {
-            true => vec![values.term(Made::Counter)],
-            false => vec![],
-        };
-        let before = stores.len();
+    /// Does steps that do not store.
+    fn do_all(&self, values: &mut Values, held: &mut Held, steps: &[usize]) -> Option<()> {
+        let mut stores = vec![];
         self.do_turn(values, held, &mut stores, steps)?;
-        (stores.len() == before).then_some(())
+        stores.is_empty().then_some(())
     }
 
     fn do_turn(
@@ -521,21 +508,45 @@ impl<'b> Search<'_, 'b> {
         (carried.remove(&shape.counter) && carried.is_subset(&of_short)).then_some(carried)
     }
 
-    /// What stays from loop to loop is before each what it was before both.
+    /// What stays from loop to loop is before each what it was before both. Steps that write it are
+    /// left out. The others are as good at any time: they neither load nor read a sum.
     fn begin_as_they_are(
         &self,
         values: &mut Values,
         before: &Held,
-        shape: &Shape,
-        stays: impl Fn(&RegId) -> bool,
+        shape: &mut Shape,
+        sums: &HashSet<RegId>,
     ) -> Option<()> {
+        let counter = shape.counter;
+        let stays = |register: RegId| register == counter || sums.contains(&register);
         let mut held = before.clone();
-        self.do_all(values, &mut held, &shape.short.before, true)?;
-        let mut short = self.written(shape.short.before.iter().copied()).into_iter();
-        let mut long = self.written(shape.long.before.iter().copied()).into_iter();
-        let mut same = |register| values.held(&held, register) == values.held(before, register);
-        let is_so = short.all(|register| !stays(&register) || same(register))
-            && !long.any(|register| stays(&register));
+        let mut kept = vec![];
+        for at in std::mem::take(&mut shape.short.before) {
+            let old = held.clone();
+            self.do_all(values, &mut held, &[at])?;
+            let written: Vec<RegId> = self.writes(at).collect();
+            if !written.iter().any(|register| stays(*register)) {
+                kept.push(at);
+                continue;
+            }
+            for register in written {
+                let is_same = values.held(&held, register) == values.held(&old, register);
+                (stays(register) && is_same).then_some(())?;
+            }
+        }
+        shape.short.before = kept;
+        let long = self.written(shape.long.before.iter().copied());
+        let mut all = shape.short.before.iter().chain(&shape.long.before);
+        let is_timeless = |at: usize| {
+            let pending = self.instruction(at);
+            let words = pending.map(|pending| &*pending.instruction);
+            let loads = words.is_some_and(|words| {
+                let fixed = |word| word == "param" || word == "const";
+                words.opcode == "ld" && !words.modifiers.iter().any(|word| fixed(word.as_str()))
+            });
+            !loads && !self.reads(at).any(|register| sums.contains(&register))
+        };
+        let is_so = all.all(|at| is_timeless(*at)) && !long.into_iter().any(stays);
         is_so.then_some(())
     }
 
@@ -589,7 +600,7 @@ impl<'b> Search<'_, 'b> {
             // The others hold what the counter began with.
             let mut held: Held = counters.iter().map(|other| (*other, counter)).collect();
             held.insert(shape.counter, from);
-            self.do_all(values, &mut held, &part.before, is_long)?;
+            self.do_all(values, &mut held, &part.before)?;
             let before = self.written(part.before.iter().copied());
             held.retain(|register, _| before.contains(register));
             held.insert(shape.counter, from);
@@ -610,6 +621,7 @@ impl<'b> Search<'_, 'b> {
                     true => rate as i64,
                     false => i64::from(rate as i32),
                 };
+                (rate.unsigned_abs() < MOST_RATE).then_some(())?;
                 let of_one = rate * turns as i64 / TURNS as i64;
                 if of_one * TURNS as i64 != rate * turns as i64 {
                     return None;
@@ -623,6 +635,7 @@ impl<'b> Search<'_, 'b> {
             }
             let mut stores = vec![];
             let first = held.clone();
+            values.loaded.clear();
             for _ in 0..turns {
                 self.do_turn(values, &mut held, &mut stores, &part.turn)?;
             }
@@ -637,14 +650,14 @@ impl<'b> Search<'_, 'b> {
                 is_so.then_some(())?;
             }
             held.retain(|register, _| sums.contains(register));
-            Some((held, stores, rates))
+            let loaded = std::mem::take(&mut values.loaded);
+            Some(((held, loaded, stores), rates))
         };
-        let (ends, stores, rates) = of_part(&mut values, &shape.short, TURNS)?;
-        let (ends_long, stores_long, rates_long) = of_part(&mut values, &shape.long, 1)?;
+        let (ends, rates) = of_part(&mut values, &shape.short, TURNS)?;
+        let (ends_long, rates_long) = of_part(&mut values, &shape.long, 1)?;
         let counts =
             |rates: &HashMap<RegId, i64>| rates.get(&shape.counter) == Some(&(step as i64));
-        let is_so =
-            ends == ends_long && stores == stores_long && counts(&rates) && counts(&rates_long);
+        let is_so = ends == ends_long && counts(&rates) && counts(&rates_long);
         is_so.then_some(values)
     }
 

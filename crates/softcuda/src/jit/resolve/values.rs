@@ -4,7 +4,7 @@
 //! Integers are sums of terms with factors, so `(i + 1) * 4` and `i * 4 + 4` are one term. A sum
 //! that has a loop's counter is widened as if it never wrapped: what that asks for is noted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use ptx::ast::Immediate;
 
@@ -115,6 +115,8 @@ pub(super) struct Values {
     numbers: HashMap<Made, Term>,
     /// How far the counter goes in a turn.
     step: u64,
+    /// What was loaded: an address, and who loads.
+    pub loaded: HashSet<Term>,
     pub widened: Vec<Widening>,
 }
 
@@ -386,7 +388,7 @@ impl Values {
             "ld" | "st" => is_weak(),
             _ => PURE.binary_search(&opcode).is_ok() && !has("cc"),
         };
-        if !does {
+        if !does || pending.args.iter().any(has_sink) {
             return None;
         }
         let guard = match pending.guard {
@@ -424,17 +426,28 @@ impl Values {
             return Some(());
         }
         let mut given = vec![];
-        if let ("mov", [_, Arg::Reg(from)], [_]) = (opcode, &pending.args[..], &writes[..]) {
+        let is_one = matches!(pending.args.first(), Some(Arg::Reg(_)));
+        if let ("mov", [Arg::Reg(_), Arg::Reg(from)], [_]) =
+            (opcode, &pending.args[..], &writes[..])
+        {
             given.push(self.held(held, *from));
-        } else if let (Some(sum), [_]) = (self.arithmetic(held, pending), &writes[..]) {
+        } else if is_one && let Some(sum) = self.arithmetic(held, pending) {
             given.push(self.of_sum(sum));
         } else {
             let mut of = Vec::with_capacity(4);
             for arg in &pending.args[1..] {
                 of.push(address(self, arg)?);
             }
-            if opcode == "ld" && !(has("nc") || has("param") || has("const")) {
-                of.push(self.term(Made::Leaf(format!("after {} stores", stores.len()))));
+            if opcode == "ld" {
+                let all = of.iter().copied().chain(guard.into_iter().flatten());
+                let loaded = Made::By(what(), all.collect());
+                let loaded = self.term(loaded);
+                self.loaded.insert(loaded);
+                // Nobody writes what the others load.
+                if !(has("nc") || has("param") || has("const")) {
+                    let when = format!("after {} stores", stores.len());
+                    of.push(self.term(Made::Leaf(when)));
+                }
             }
             for number in 0..writes.len() {
                 given.push(self.term(Made::By(format!("{} {number}", what()), of.clone())));
@@ -451,6 +464,15 @@ impl Values {
             held.insert(register, new);
         }
         Some(())
+    }
+}
+
+fn has_sink(arg: &Arg) -> bool {
+    match arg {
+        Arg::Sink => true,
+        Arg::Pair(a, b) => has_sink(a) || has_sink(b),
+        Arg::Vector(args) | Arg::List(args) => args.iter().any(has_sink),
+        _ => false,
     }
 }
 

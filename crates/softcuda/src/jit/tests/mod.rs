@@ -11,6 +11,7 @@ mod attack_halves;
 mod attack_loops;
 mod attack_paces;
 mod attack_passes;
+mod attack_rolled;
 mod attack_rows;
 mod attack_slices;
 mod attack_straight;
