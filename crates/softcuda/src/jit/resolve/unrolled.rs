@@ -185,6 +185,15 @@ struct Pair {
     is_read: bool,
 }
 
+/// What four turns end with.
+struct End {
+    sums: Held,
+    loaded: HashSet<Term>,
+    stores: Vec<Term>,
+    /// How far the places go in a turn of the short loop.
+    rates: HashMap<RegId, i64>,
+}
+
 /// A sum that is widened: the counter so many times, and what registers hold.
 struct Whole {
     times: u64,
@@ -580,85 +589,83 @@ impl<'b> Search<'_, 'b> {
         })
     }
 
-    /// What goes with the turns, if a turn of the long loop is four of the short one.
+    /// The terms, if a turn of the long loop is four of the short one.
     fn prove(
         &self,
         shape: &Shape,
         counters: &HashSet<RegId>,
         sums: &HashSet<RegId>,
     ) -> Option<Values> {
-        let step = shape.step;
-        let mut values = Values::by_turns(step);
+        let mut values = Values::by_turns(shape.step);
         let counter = values.term(Made::Counter);
-        let of_part = |values: &mut Values, part: &Part, turns: u64| {
-            // The long one may begin behind turns of the short one.
-            let is_long = turns == 1;
-            let from = match is_long {
-                true => values.after(counter, false, Turns::Before, step),
-                false => counter,
-            };
-            // The others hold what the counter began with.
+        // The long one may begin behind turns of the short one. All that held what the counter did
+        // has what it began with.
+        let behind = values.after(counter, false, Turns::Before, shape.step);
+        let mut end_of = |part: &Part, from: Term, turns: u64| {
             let mut held: Held = counters.iter().map(|other| (*other, counter)).collect();
             held.insert(shape.counter, from);
-            self.do_all(values, &mut held, &part.before)?;
+            self.do_all(&mut values, &mut held, &part.before)?;
             let before = self.written(part.before.iter().copied());
             held.retain(|register, _| before.contains(register));
             held.insert(shape.counter, from);
-            let places = self.carried(&part.turn);
-            let places = places
-                .into_iter()
-                .filter(|register| !sums.contains(register));
-            let places: Vec<RegId> = places.collect();
-            // A turn shows how far each goes.
-            let mut next = held.clone();
-            self.do_turn(values, &mut next, &mut vec![], &part.turn)?;
-            let mut rates = HashMap::new();
-            for register in places {
-                let is_wide = self.is_wide(register);
-                let (at, then) = (*held.get(&register)?, next[&register]);
-                let rate = values.apart(then, at, is_wide)?;
-                let rate = match is_wide {
-                    true => rate as i64,
-                    false => i64::from(rate as i32),
-                };
-                (rate.unsigned_abs() < MOST_RATE).then_some(())?;
-                let of_one = rate * turns as i64 / TURNS as i64;
-                if of_one * TURNS as i64 != rate * turns as i64 {
-                    return None;
-                }
-                let mut now = values.after(at, is_wide, Turns::Done, of_one as u64);
-                if is_long {
-                    now = values.after(now, is_wide, Turns::Before, of_one.wrapping_neg() as u64);
-                }
-                held.insert(register, now);
-                rates.insert(register, of_one);
-            }
-            let mut stores = vec![];
-            let first = held.clone();
-            values.loaded.clear();
-            for _ in 0..turns {
-                self.do_turn(values, &mut held, &mut stores, &part.turn)?;
-            }
-            for (register, rate) in &rates {
-                let is_wide = self.is_wide(*register);
-                let went = values.apart(held[register], first[register], is_wide)?;
-                let expected = (rate * TURNS as i64) as u64;
-                let is_so = match is_wide {
-                    true => went == expected,
-                    false => went as u32 == expected as u32,
-                };
-                is_so.then_some(())?;
-            }
-            held.retain(|register, _| sums.contains(register));
-            let loaded = std::mem::take(&mut values.loaded);
-            Some(((held, loaded, stores), rates))
+            self.end(&mut values, held, part, sums, turns)
         };
-        let (ends, rates) = of_part(&mut values, &shape.short, TURNS)?;
-        let (ends_long, rates_long) = of_part(&mut values, &shape.long, 1)?;
-        let counts =
-            |rates: &HashMap<RegId, i64>| rates.get(&shape.counter) == Some(&(step as i64));
-        let is_so = ends == ends_long && counts(&rates) && counts(&rates_long);
+        let short = end_of(&shape.short, counter, TURNS)?;
+        let long = end_of(&shape.long, behind, 1)?;
+        let counts = |end: &End| end.rates.get(&shape.counter) == Some(&(shape.step as i64));
+        let is_so = short.sums == long.sums
+            && short.loaded == long.loaded
+            && short.stores == long.stores
+            && counts(&short)
+            && counts(&long);
         is_so.then_some(values)
+    }
+
+    /// What four turns end with, so many of this loop, after any number of others.
+    fn end(
+        &self,
+        values: &mut Values,
+        mut held: Held,
+        part: &Part,
+        sums: &HashSet<RegId>,
+        turns: u64,
+    ) -> Option<End> {
+        // A turn shows how far each place goes.
+        let mut next = held.clone();
+        self.do_turn(values, &mut next, &mut vec![], &part.turn)?;
+        let mut rates = HashMap::new();
+        let of_one = TURNS as i64 / turns as i64;
+        for register in self.carried(&part.turn).difference(sums) {
+            let is_wide = self.is_wide(*register);
+            let first = *held.get(register)?;
+            let rate = values.apart(next[register], first, is_wide)?;
+            let exact = rate % of_one == 0 && rate.unsigned_abs() < MOST_RATE;
+            exact.then_some(())?;
+            let rate = rate / of_one;
+            let mut now = values.after(first, is_wide, Turns::Done, rate as u64);
+            if turns == 1 {
+                now = values.after(now, is_wide, Turns::Before, rate.wrapping_neg() as u64);
+            }
+            held.insert(*register, now);
+            rates.insert(*register, rate);
+        }
+        let first = held.clone();
+        let mut stores = vec![];
+        values.loaded.clear();
+        for _ in 0..turns {
+            self.do_turn(values, &mut held, &mut stores, &part.turn)?;
+        }
+        for (register, rate) in &rates {
+            let went = values.apart(held[register], first[register], self.is_wide(*register));
+            (went? == rate * TURNS as i64).then_some(())?;
+        }
+        held.retain(|register, _| sums.contains(register));
+        Some(End {
+            sums: held,
+            loaded: std::mem::take(&mut values.loaded),
+            stores,
+            rates,
+        })
     }
 
     /// Registers that a turn reads as the one before has left them.

@@ -205,11 +205,14 @@ impl Values {
     }
 
     /// By how much one term is more than another, if that is a number.
-    pub fn apart(&self, more: Term, less: Term, is_wide: bool) -> Option<u64> {
+    pub fn apart(&self, more: Term, less: Term, is_wide: bool) -> Option<i64> {
         let apart = self
             .sum(more, is_wide)
             .plus(&self.sum(less, is_wide), u64::MAX);
-        apart.parts.is_empty().then_some(apart.more)
+        apart.parts.is_empty().then_some(match is_wide {
+            true => apart.more as i64,
+            false => i64::from(apart.more as i32),
+        })
     }
 
     fn widen(&mut self, term: Term, signed: bool) -> Sum {
