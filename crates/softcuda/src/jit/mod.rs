@@ -7,7 +7,8 @@
 //! Parse and check happen when a module is loaded: what the driver's compiler refuses is refused
 //! there, with line and instruction. What is right and not run is remembered with the body, and
 //! fails the launch of kernels that reach it. Some instructions become several steps
-//! ([`resolve::fragments`]), and loops get registers of their own. Lower and compile happen when a
+//! ([`resolve::fragments`]), loops that a compiler has unrolled are one again
+//! ([`resolve::unrolled`]), and loops get registers of their own. Lower and compile happen when a
 //! kernel is first launched or asked for, for the kernel and the device functions it can reach.
 //! They give an [`object`], which has no address in it: [`code`] puts it where it can run, and
 //! [`cache`] keeps it on disk for the next run. The code is kept with the module.

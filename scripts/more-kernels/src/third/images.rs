@@ -390,7 +390,7 @@ fn resize(gpu: &Gpu, name: &str) -> Outcome<f64> {
                         for (i, out) in out.iter_mut().enumerate() {
                             let t = lerp(a[i] as f32, b[i] as f32, tx);
                             let u = lerp(c[i] as f32, d[i] as f32, tx);
-                            // Rounded by the sum: the cast of a float asks for its sign and for NaN.
+                            // Rounded by the sum: a cast asks for sign and NaN.
                             *out = (lerp(t, u, ty) + 12_582_912.0).to_bits() as u8;
                         }
                     }

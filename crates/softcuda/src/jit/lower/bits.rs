@@ -561,7 +561,6 @@ fn shift_by_constant(
     }
 }
 
-/// The low 32 bits of a count.
 /// How many bits are set in each word of a vector.
 fn count_in_vectors(l: &mut Lower<'_>, words: Value) -> Value {
     let bytes = l.as_vector(words, types::I8X16);
@@ -599,6 +598,7 @@ fn reverse_in_vectors(l: &mut Lower<'_>, words: Value) -> Value {
     l.as_vector(bytes, types::I32X4)
 }
 
+/// The low 32 bits of a count.
 fn low_word(l: &mut Lower<'_>, count: Value) -> Value {
     match l.b.func.dfg.value_type(count) {
         types::I64 => l.b.ins().ireduce(types::I32, count),

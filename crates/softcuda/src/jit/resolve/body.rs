@@ -32,6 +32,25 @@ pub(super) struct Pending<'a> {
     pub args: Vec<Arg>,
 }
 
+impl Pending<'static> {
+    /// What the source does not have, on the way to what stands at `pos`: an opcode with modifiers,
+    /// and operands.
+    pub fn new(pos: Pos, guard: Option<(RegId, bool)>, text: &str, args: Vec<Arg>) -> Self {
+        let mut words = text.split('.').map(str::to_owned);
+        Pending {
+            instruction: Cow::Owned(ast::Instruction {
+                pos,
+                guard: None,
+                opcode: words.next().unwrap_or_default(),
+                modifiers: words.collect(),
+                operands: vec![],
+            }),
+            guard,
+            args,
+        }
+    }
+}
+
 pub(super) enum PendingStep<'a> {
     Label(u32),
     Instruction(Pending<'a>),
@@ -647,23 +666,11 @@ impl<'a> Resolve<'_, 'a> {
         }
     }
 
-    /// Adds a step that the source does not have, on the way to what stands at `pos`: an opcode
-    /// with modifiers, and operands.
+    /// Adds a step that the source does not have.
     pub fn step(&mut self, pos: Pos, guard: Option<(RegId, bool)>, text: &str, args: Vec<Arg>) {
-        let mut words = text.split('.').map(str::to_owned);
-        let instruction = ast::Instruction {
-            pos,
-            guard: None,
-            opcode: words.next().unwrap_or_default(),
-            modifiers: words.collect(),
-            operands: vec![],
-        };
         args.iter().for_each(|arg| self.note_uses(pos, arg, false));
-        self.steps.push(PendingStep::Instruction(Pending {
-            instruction: Cow::Owned(instruction),
-            guard,
-            args,
-        }));
+        let pending = Pending::new(pos, guard, text, args);
+        self.steps.push(PendingStep::Instruction(pending));
     }
 
     /// Remembers the symbols that an operand names.

@@ -13,9 +13,7 @@
 //! Here the loop counts in a copy. So `%r1` is the number of the thread wherever it is read: where
 //! threads wait, it is [computed again](crate::jit::recompute) instead of kept.
 
-use std::borrow::Cow;
-
-use ptx::ast::{self, Pos, Type};
+use ptx::ast::{Pos, Type};
 use smallvec::SmallVec;
 
 use super::body::{Pending, PendingStep, named};
@@ -56,7 +54,7 @@ pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
 }
 
 /// Whether registers of a type have 64 bits; `None` of types that loops do not count in.
-fn is_wide(ty: Type) -> Option<bool> {
+pub(super) fn is_wide(ty: Type) -> Option<bool> {
     match ty {
         Type::U32 | Type::S32 | Type::B32 => Some(false),
         Type::U64 | Type::S64 | Type::B64 => Some(true),
@@ -65,18 +63,9 @@ fn is_wide(ty: Type) -> Option<bool> {
 }
 
 fn copy(pos: Pos, wide: bool, to: RegId, from: RegId) -> PendingStep<'static> {
-    let ty = if wide { "b64" } else { "b32" };
-    PendingStep::Instruction(Pending {
-        instruction: Cow::Owned(ast::Instruction {
-            pos,
-            guard: None,
-            opcode: "mov".into(),
-            modifiers: vec![ty.into()],
-            operands: vec![],
-        }),
-        guard: None,
-        args: vec![Arg::Reg(to), Arg::Reg(from)],
-    })
+    let text = if wide { "mov.b64" } else { "mov.b32" };
+    let args = vec![Arg::Reg(to), Arg::Reg(from)];
+    PendingStep::Instruction(Pending::new(pos, None, text, args))
 }
 
 /// Puts other registers in the place of those that an operand names.

@@ -18,19 +18,19 @@
 //!     as it was
 //! ```
 //!
-//! It is the same if a turn of the long loop is four of the short one, as [`values`](super::values)
-//! tell, and if no index wraps where it is widened to an address, which is looked at when the kernel
-//! runs.
+//! It is the same if a turn of the long loop is four of the short one, as
+//! [`values`](super::values) tell, and if no index wraps where it is widened to an address, which
+//! is looked at when the kernel runs.
 
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use ptx::ast::{self, Immediate, Pos, Type};
+use ptx::ast::{Pos, Type};
 
 use super::body::{Pending, PendingStep, named};
-use super::loops::{Flow, rename, target};
-use super::values::{Held, Made, Term, Turns, Values, Widening};
+use super::fragments::number;
+use super::loops::{Flow, is_wide, rename, target};
+use super::values::{Held, Made, Term, Turns, Values, Widening, integer};
 use crate::jit::decode::{Arg, RegId, Symbol};
 use crate::jit::program::Tables;
 
@@ -109,18 +109,9 @@ fn is_flow(pending: &Pending<'_>) -> bool {
     flow.contains(&pending.instruction.opcode.as_str())
 }
 
-fn immediate(bits: u64) -> Arg {
-    Arg::Imm(Immediate::Int {
-        bits,
-        signed: false,
-    })
-}
-
-fn number(arg: &Arg) -> Option<u32> {
-    match arg {
-        Arg::Imm(Immediate::Int { bits, .. }) => Some(*bits as u32),
-        _ => None,
-    }
+/// The number that an operand is, in 32 bits.
+fn word(arg: &Arg) -> Option<u32> {
+    integer(arg).map(|number| number as u32)
 }
 
 /// A loop: what is done before it, and a turn, without what counts and asks.
@@ -230,8 +221,7 @@ impl<'b> Search<'_, 'b> {
     }
 
     fn is_wide(&self, register: RegId) -> bool {
-        let ty = self.tables.registers[register.0 as usize];
-        matches!(ty, Type::U64 | Type::S64 | Type::B64)
+        is_wide(self.tables.registers[register.0 as usize]) == Some(true)
     }
 
     fn reads(&self, at: usize) -> impl Iterator<Item = RegId> {
@@ -257,10 +247,9 @@ impl<'b> Search<'_, 'b> {
 
     /// The branch before a step, behind nothing but instructions that go on; and its predicate.
     fn branch_before(&self, before: usize) -> Option<(usize, RegId)> {
-        let all = (0..before)
-            .rev()
-            .map_while(|at| Some((at, self.instruction(at)?)));
-        let (at, _) = all.into_iter().find(|(_, pending)| is_flow(pending))?;
+        let all = (0..before).rev();
+        let mut all = all.map_while(|at| Some((at, self.instruction(at)?)));
+        let (at, _) = all.find(|(_, pending)| is_flow(pending))?;
         Some((at, self.goes_if(at)?))
     }
 
@@ -390,10 +379,10 @@ impl<'b> Search<'_, 'b> {
         let [_, Arg::Reg(whole), log] = self.operands(divides, &["shr", "u32"], *divided)? else {
             return None;
         };
-        let log = number(log).filter(|log| (1..16).contains(log))?;
+        let log = word(log).filter(|log| (1..16).contains(log))?;
         let step = 1 << log;
         let counting = [divides, adds, masks, asks];
-        let is_counted = [mask, one].map(number) == [Some(TURNS as u32 - 1), Some(1)]
+        let is_counted = [mask, one].map(word) == [Some(TURNS as u32 - 1), Some(1)]
             && counting.is_sorted()
             && (divides..at).all(|at| self.writes(at).all(|register| register != *whole));
 
@@ -410,11 +399,10 @@ impl<'b> Search<'_, 'b> {
             return None;
         };
         let is_down = [asked, from] == [left, left]
-            && [zero, none, less].map(number) == [Some(0), Some(0), Some(u32::MAX)]
+            && [zero, none, less].map(word) == [Some(0), Some(0), Some(u32::MAX)]
             && counts < asks_short;
         // The long one is passed by where there are not so many, and goes to the limit.
         let asks_first = short.end + 2;
-        let first = [passes_by, asks_first + 1];
         let [_, Arg::Reg(distance), least] =
             self.operands(asks_first, &["setp", "lt", "u32"], passes)?
         else {
@@ -436,8 +424,8 @@ impl<'b> Search<'_, 'b> {
         let is_so = is_down
             && is_counted
             && whole == distance
-            && number(least) == Some(((TURNS - 1) * step) as u32)
-            && first[0] == first[1]
+            && word(least) == Some(((TURNS - 1) * step) as u32)
+            && passes_by == asks_first + 1
             && behind.all(|register| register != counter);
         is_so.then_some(())?;
         let part = |before: Range<usize>, turn: Range<usize>, but: &[usize]| Part {
@@ -746,19 +734,8 @@ impl<'b> Maker<'_, 'b> {
     }
 
     fn put_if(&mut self, guard: Option<(RegId, bool)>, name: &str, args: Vec<Arg>) {
-        let mut words = name.split('.');
-        let opcode = words.next().unwrap_or_default();
-        self.made.push(PendingStep::Instruction(Pending {
-            instruction: Cow::Owned(ast::Instruction {
-                pos: self.pos,
-                guard: None,
-                opcode: opcode.into(),
-                modifiers: words.map(|word| word.into()).collect(),
-                operands: vec![],
-            }),
-            guard,
-            args,
-        }));
+        let pending = Pending::new(self.pos, guard, name, args);
+        self.made.push(PendingStep::Instruction(pending));
     }
 
     /// A new register with what the instruction gives.
@@ -794,7 +771,7 @@ impl<'b> Maker<'_, 'b> {
         match more {
             0 => to,
             _ => {
-                let more = immediate(u64::from(more as u32));
+                let more = number(u64::from(more as u32));
                 Arg::Reg(self.give(Type::B32, "add.s32", &[to, more]))
             }
         }
@@ -804,7 +781,7 @@ impl<'b> Maker<'_, 'b> {
     fn times(&mut self, of: Arg, times: u64) -> Arg {
         match times {
             1 => of,
-            _ => Arg::Reg(self.give(Type::B32, "mul.lo.s32", &[of, immediate(times)])),
+            _ => Arg::Reg(self.give(Type::B32, "mul.lo.s32", &[of, number(times)])),
         }
     }
 
@@ -841,9 +818,8 @@ impl Pair {
 
         // What they write, but for what stays, they write to registers of their own.
         let mut own: HashMap<RegId, RegId> = HashMap::new();
-        let mut written: Vec<RegId> = self.written.iter().copied().chain([self.counter]).collect();
+        let mut written: Vec<RegId> = self.written.iter().copied().collect();
         written.sort_unstable_by_key(|register| register.0);
-        written.dedup();
         for register in written {
             let ty = maker.tables.registers[register.0 as usize];
             own.insert(register, maker.register(ty));
@@ -889,7 +865,7 @@ impl Pair {
     /// Goes to a label unless one loop does the same.
     fn go_if_not_same(&self, maker: &mut Maker<'_, '_>, label: u32) {
         let (counter, limit) = (Arg::Reg(self.counter), Arg::Reg(self.limit));
-        let mut not = maker.give(Type::Pred, "setp.gt.u32", &[limit.clone(), immediate(MOST)]);
+        let mut not = maker.give(Type::Pred, "setp.gt.u32", &[limit.clone(), number(MOST)]);
         let mut or = |maker: &mut Maker<'_, '_>, name: &str, of: [Arg; 2]| {
             let other = maker.give(Type::Pred, name, &of);
             not = maker.give(Type::Pred, "or.pred", &[Arg::Reg(not), Arg::Reg(other)]);
@@ -922,9 +898,9 @@ impl Pair {
             let [first, last] = ends;
             let apart = maker.give(Type::B64, "sub.s64", &[last, first]);
             let wide = maker.give(Type::B64, "cvt.u64.u32", &[Arg::Reg(far)]);
-            let times = immediate(whole.times);
+            let times = number(whole.times);
             let wide = maker.give(Type::B64, "mul.lo.s64", &[Arg::Reg(wide), times]);
-            let more = immediate((most - least) as u64);
+            let more = number((most - least) as u64);
             let wide = maker.give(Type::B64, "add.s64", &[Arg::Reg(wide), more]);
             or(maker, "setp.ne.s64", [Arg::Reg(apart), Arg::Reg(wide)]);
         }

@@ -294,9 +294,9 @@ impl Values {
     /// An operand of integer arithmetic as a sum.
     fn addend(&mut self, held: &Held, arg: &Arg, is_wide: bool) -> Option<Sum> {
         Some(match arg {
-            Arg::Imm(Immediate::Int { bits, .. }) => {
-                let number = Sum::number(is_wide, 0);
-                number.plus(&Sum::number(is_wide, *bits), 1)
+            Arg::Imm(_) => {
+                let number = Sum::number(is_wide, integer(arg)?);
+                Sum::number(is_wide, 0).plus(&number, 1)
             }
             Arg::Reg(register) => {
                 let term = self.held(held, *register);
@@ -315,10 +315,6 @@ impl Values {
             "u64" | "s64" | "b64" => true,
             _ => return None,
         };
-        let number = |arg: &Arg| match arg {
-            Arg::Imm(Immediate::Int { bits, .. }) => Some(*bits),
-            _ => None,
-        };
         let nothing = || Sum::number(is_wide, 0);
         match (opcode.as_str(), &modifiers[..], &pending.args[1..]) {
             ("mov", [_], [from]) => self.addend(held, from, is_wide),
@@ -331,15 +327,15 @@ impl Values {
                 Some(self.addend(held, a, is_wide)?.plus(&b, u64::MAX))
             }
             ("shl", [_], [a, by]) => {
-                let by = number(by).filter(|by| *by < if is_wide { 64 } else { 32 })?;
+                let by = integer(by).filter(|by| *by < if is_wide { 64 } else { 32 })?;
                 Some(nothing().plus(&self.addend(held, a, is_wide)?, 1 << by))
             }
             ("mul", ["lo", _], [a, b]) => {
-                Some(nothing().plus(&self.addend(held, a, is_wide)?, number(b)?))
+                Some(nothing().plus(&self.addend(held, a, is_wide)?, integer(b)?))
             }
             ("mad", ["lo", ty], [a, b, c]) => {
                 let c = self.addend(held, c, is_wide)?;
-                match number(b) {
+                match integer(b) {
                     Some(by) => Some(c.plus(&self.addend(held, a, is_wide)?, by)),
                     None => {
                         let factors = [self.operand(held, a)?, self.operand(held, b)?];
@@ -352,11 +348,11 @@ impl Values {
             ("mul", ["wide", ty @ ("u32" | "s32")], [Arg::Reg(a), b]) => {
                 let a = self.held(held, *a);
                 let a = self.widen(a, *ty == "s32");
-                let by = widened(number(b)?, *ty == "s32");
+                let by = widened(integer(b)?, *ty == "s32");
                 Some(Sum::number(true, 0).plus(&a, by))
             }
             ("mad", ["wide", ty @ ("u32" | "s32")], [Arg::Reg(a), b, c]) => {
-                let by = widened(number(b)?, *ty == "s32");
+                let by = widened(integer(b)?, *ty == "s32");
                 let a = self.held(held, *a);
                 let a = self.widen(a, *ty == "s32");
                 Some(self.addend(held, c, true)?.plus(&a, by))
@@ -470,6 +466,15 @@ impl Values {
     }
 }
 
+/// The number that an operand is.
+pub(super) fn integer(arg: &Arg) -> Option<u64> {
+    match arg {
+        Arg::Imm(Immediate::Int { bits, .. }) => Some(*bits),
+        _ => None,
+    }
+}
+
+/// Whether a destination, or a part of one, is `_`.
 fn has_sink(arg: &Arg) -> bool {
     match arg {
         Arg::Sink => true,

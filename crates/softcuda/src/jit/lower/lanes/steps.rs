@@ -669,31 +669,28 @@ impl Lower<'_> {
         let (then, next) = (self.fresh_block(), self.fresh_block());
         if self.lanes().plan.class(register) != Class::Varying {
             let guard = self.read(&Arg::Reg(register), Type::Pred);
-            if let Some(back) = back {
-                match negated {
-                    false => self.b.ins().brif(guard, back, &[], next, &[]),
-                    true => self.b.ins().brif(guard, next, &[], back, &[]),
-                };
-                return self.enter(next);
-            }
+            let to = back.unwrap_or(then);
             match negated {
-                false => self.b.ins().brif(guard, then, &[], next, &[]),
-                true => self.b.ins().brif(guard, next, &[], then, &[]),
+                false => self.b.ins().brif(guard, to, &[], next, &[]),
+                true => self.b.ins().brif(guard, next, &[], to, &[]),
             };
-            self.enter(then);
-            go(self);
+            if back.is_none() {
+                self.enter(then);
+                go(self);
+            }
             return self.enter(next);
         }
         if let Some(Agreement { none, all }) = self.agreement(at, register) {
             // Most often this tells, and no vector is needed.
-            let (none, all) = if negated { (all, none) } else { (none, all) };
+            let (none, mut all) = if negated { (all, none) } else { (none, all) };
             let skip = match self.is_wide() {
                 true => None,
                 false => self.skip_at(at),
             };
-            let is_back = |skip: &Skip| skip.if_true == negated;
-            if let (Some(back), Some([first, second])) = (back, all)
-                && skip.as_ref().is_none_or(is_back)
+            let stays = |skip: &Skip| skip.if_true == negated;
+            let back = back.filter(|_| skip.as_ref().is_none_or(stays));
+            if let Some(back) = back
+                && let Some([first, second]) = all.take()
             {
                 let other = self.fresh_block();
                 let goes = self.b.ins().band(first, second);
@@ -722,8 +719,10 @@ impl Lower<'_> {
             if self.is_wide() {
                 // Hardly ever do they agree yet.
                 self.resume(block);
-                self.enter(then);
-                go(self);
+                if all.is_some() {
+                    self.enter(then);
+                    go(self);
+                }
                 return self.enter(next);
             }
         } else if self.lanes().plan.regions.is_none()
