@@ -19,6 +19,7 @@ use super::fiber::{Fiber, Seat};
 use super::launch::FaultKind;
 use super::matrix::group::Shared;
 use super::poll::{BUDGET, budget_of_all};
+use super::rounds::{AT_START, FIRSTS_MOVED, MOVED, START};
 use super::running::Running;
 use super::scratch::Scratch;
 use super::stack::Stacks;
@@ -140,7 +141,7 @@ impl Block {
                 turn: Turn::NONE,
                 polls: 0,
                 resumes: 0,
-                at_start: 0,
+                start: MOVED,
                 tiles: std::ptr::null_mut(),
                 stop: std::ptr::null(),
                 runtime: std::ptr::null_mut(),
@@ -361,7 +362,7 @@ impl Block {
             turn: Turn::NONE,
             polls: 0,
             resumes: 0,
-            at_start: 0,
+            start: MOVED,
             tiles: tiles.cast(),
             stop: running.stop_flag(),
             runtime,
@@ -392,9 +393,10 @@ impl Block {
                 self.fill_tiles();
             }
             // Compiled code sets what a context of it needs.
-            if self.context.get_mut().at_start == 0 {
-                self.reset_waits();
-                self.context.get_mut().at_start = 1;
+            match std::mem::replace(&mut self.context.get_mut().start, AT_START) {
+                AT_START => {}
+                FIRSTS_MOVED => self.warps.iter().for_each(|warp| warp.stand_at(START)),
+                _ => self.reset_waits(),
             }
             return;
         }
@@ -443,7 +445,7 @@ impl Block {
     /// Makes every thread ready to start as a fiber.
     pub(super) fn ready(&mut self) {
         self.reset_waits();
-        self.context.get_mut().at_start = 0;
+        self.context.get_mut().start = MOVED;
         for thread in &mut self.threads {
             thread.cluster_phase.set(None);
             let fiber = std::ptr::from_ref(thread).cast_mut().cast();

@@ -223,8 +223,9 @@ pub(crate) struct BlockContext {
     pub polls: i32,
     /// In rounds: not 0 where the block goes on that was [`SUSPENDED`].
     pub resumes: u32,
-    /// In rounds: not 0 as long as every lane's place is the one where it starts.
-    pub at_start: u32,
+    /// In rounds: whether every lane's place is the one where it starts, as
+    /// [`AT_START`](super::rounds::AT_START) says.
+    pub start: u32,
     /// In rounds: the first warp's tile; the others follow, a [`Tile::stride`] apart.
     pub tiles: *mut Tile,
     /// Where blocks go through a loop in [step](crate::jit::spmd::Passes): how many turns of it lie

@@ -152,10 +152,10 @@ runtime! {
     /// each goes one way by itself: those whose lanes decided so ([`Tile::decisions`]) stand at
     /// `taken` then, the others at `other`, and the first ones have their turn.
     SPLIT = fn split(context: *mut BlockContext, taken: u32, other: u32) -> u32 {
-        let block = moved(context);
+        let block = Block::of(context);
         // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
         // exists meanwhile.
-        let turn = unsafe { &mut (*context).turn };
+        let BlockContext { turn, start, .. } = unsafe { &mut *context };
         let warps = &block.warps()[turn.begin as usize..turn.end as usize];
         for warp in warps {
             let (lanes, taking) = (!warp.exited(), warp.tile().taking());
@@ -163,10 +163,11 @@ runtime! {
                 return 0;
             }
         }
+        *start = (*start).min(FIRSTS_MOVED);
         turn.split = turn.split.wrapping_add(1).max(1);
         for warp in warps {
             let takes = warp.tile().taking() & 1 != 0;
-            warp.tile().all_stand(if takes { taken } else { other });
+            warp.stand_at(if takes { taken } else { other });
             warp.split.set(turn.split);
         }
         turn.end = turn.begin + run_of_warps(warps);
@@ -259,11 +260,18 @@ runtime! {
     }
 }
 
+/// In [`BlockContext::start`]: every lane's place may be another than where it starts.
+pub(crate) const MOVED: u32 = 0;
+/// There: only that of each warp's first lane may.
+pub(crate) const FIRSTS_MOVED: u32 = 1;
+/// There: each is where it starts.
+pub(crate) const AT_START: u32 = 2;
+
 /// The block of a context, whose lanes are not all where they start from here on.
 fn moved<'a>(context: *mut BlockContext) -> &'a Block {
     // SAFETY: compiled code passes on the context that the grid gave it, and no reference to it
     // exists meanwhile.
-    unsafe { (*context).at_start = 0 };
+    unsafe { (*context).start = MOVED };
     Block::of(context)
 }
 
@@ -308,6 +316,9 @@ impl Block {
         }
         for warp in &self.warps()[..turn.begin as usize] {
             warp.tile().all_stand(turn.comes);
+        }
+        for warp in &self.warps()[turn.end as usize..] {
+            warp.tile().all_stand(warp.stand());
         }
         let others = turn.end..self.warps().len() as u32;
         for index in others.chain(0..turn.begin).chain(unsettled) {
@@ -465,6 +476,11 @@ impl Warp {
     /// Where its lanes stand that all stand at one place.
     fn stand(&self) -> u32 {
         self.tile().stands[0].get()
+    }
+
+    /// All of its lanes stand there, as the first one says for all until the turn of all ends.
+    pub(super) fn stand_at(&self, stands: u32) {
+        self.tile().stands[0].set(stands);
     }
 
     /// Lanes have come to an operation of the warp.

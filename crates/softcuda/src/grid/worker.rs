@@ -50,6 +50,7 @@ struct Slot {
 }
 
 /// The blocks of a cluster.
+#[derive(Default)]
 struct Unit {
     /// First, so that it is dropped last of what blocks refer to. Boxed: blocks refer to it.
     cluster: Box<Cluster>,
@@ -103,8 +104,8 @@ impl Iterator for Blocks {
 /// A worker.
 pub(super) struct Worker {
     stacks: Stacks,
-    spare: Vec<Unit>,
-    resident: Vec<Unit>,
+    spare: Vec<Box<Unit>>,
+    resident: Vec<Box<Unit>>,
     /// A stack for kernels in loop mode that may need more than the thread's own.
     deep: Option<(u64, FiberStack)>,
 }
@@ -193,7 +194,7 @@ impl Worker {
         limit: u64,
         stack_limit: u64,
     ) {
-        let mut unit = self.spare.pop().unwrap_or_else(Unit::new);
+        let mut unit = self.spare.pop().unwrap_or_default();
         unit.run_loops(running, smid, nsmid, limit, stack_limit);
         self.spare.push(unit);
     }
@@ -225,7 +226,7 @@ impl Worker {
                 }
             };
             if more && let Some(index) = running.take(1).next() {
-                let mut unit = self.spare.pop().unwrap_or_else(Unit::new);
+                let mut unit = self.spare.pop().unwrap_or_default();
                 match unit.start(index, running, smid, nsmid, stack_limit) {
                     true => self.resident.push(unit),
                     false => self.spare.push(unit),
@@ -272,17 +273,6 @@ impl Worker {
 }
 
 impl Unit {
-    fn new() -> Unit {
-        Unit {
-            cluster: Box::default(),
-            slots: Vec::new(),
-            prepared: 0,
-            idle: 0,
-            stack_limit: 0,
-            again: Vec::new(),
-        }
-    }
-
     /// Makes it ready for units of a launch of `blocks` blocks each, whose threads get `lanes`
     /// contexts. `false`: there is no memory for it, and the launch has been stopped.
     fn prepare(

@@ -4,10 +4,11 @@
 //! that is weaker than `.sc` only has to keep the compiler from moving accesses over it, as does
 //! one among the threads of a block: one thread runs them all.
 
-use cranelift_codegen::ir::{InstBuilder, MemFlags, types};
+use cranelift_codegen::ir::{AtomicRmwOp, InstBuilder, MemFlags, types};
 
 use super::Lower;
 use super::async_copy::literal;
+use super::function::slot;
 use crate::jit::decode::{Arg, Operation, Reader, Refusal};
 
 #[derive(Debug)]
@@ -98,8 +99,16 @@ fn proxy(r: &mut Reader<'_>) -> Result<bool, Refusal> {
 
 impl Operation for Fence {
     fn lower(&self, l: &mut Lower<'_>) {
-        if self.full || !cfg!(target_arch = "x86_64") {
+        if !cfg!(target_arch = "x86_64") {
             l.b.ins().fence();
+        } else if self.full {
+            // An exchange keeps every order, too, and takes half as long as `mfence`.
+            let own = slot(&mut l.b, 4);
+            let own = l.b.ins().stack_addr(types::I64, own, 0);
+            let zero = l.b.ins().iconst(types::I32, 0);
+            let exchange = AtomicRmwOp::Xchg;
+            l.b.ins()
+                .atomic_rmw(types::I32, MemFlags::trusted(), exchange, own, zero);
         } else {
             // The compiler moves nothing over an atomic load, which costs no more than any other.
             let at = l.thread;

@@ -50,11 +50,13 @@ pub(super) enum Kind {
 }
 
 /// A step of which something is assumed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Assumption {
     pub kind: Kind,
     /// The step before which threads join for which it does not hold; `None` where they end apart.
     pub join: Option<usize>,
+    /// By register, whether it is computed from what the step gives.
+    derived: Vec<bool>,
 }
 
 /// What is assumed of a body.
@@ -62,8 +64,8 @@ pub(super) struct Assumption {
 pub(super) struct Assumed {
     /// By step.
     pub steps: HashMap<usize, Assumption>,
-    /// By register, whether it is computed from what is assumed; empty where nothing is.
-    pub derived: Vec<bool>,
+    /// Threads wait for each other.
+    waits: bool,
     /// What is taken for granted of launches besides.
     pub granted: Granted,
 }
@@ -82,7 +84,10 @@ impl Assumed {
         waits: &[usize],
         more: bool,
     ) -> Assumed {
-        let mut assumed = Assumed::default();
+        let mut assumed = Assumed {
+            waits: !waits.is_empty(),
+            ..Assumed::default()
+        };
         if !(0..body.steps.len()).any(|at| Assumed::may_be(body, at)) {
             return assumed;
         }
@@ -130,29 +135,98 @@ impl Assumed {
 
     /// Whether a register is computed from what is assumed.
     pub fn derives(&self, register: RegId) -> bool {
-        self.derived.get(register.0 as usize) == Some(&true)
+        let mut steps = self.steps.values();
+        steps.any(|assumption| assumption.derived[register.0 as usize])
     }
 
-    /// The registers that threads may have written each by itself where they join, if what is
-    /// assumed of a step does not hold.
+    /// The registers that threads may have written by themselves where they join, if what is assumed
+    /// of a step does not hold, and whether each may be another than in threads that went on
+    /// together; `classes` is what is known if everything assumed holds.
     pub fn written_apart(
         &self,
         body: &Body,
         control: &Control,
         live: &[Vec<RegId>],
+        classes: &[Class],
         at: usize,
-    ) -> Vec<RegId> {
+    ) -> Vec<(RegId, bool)> {
         let Some(join) = self.steps.get(&at).and_then(|assumption| assumption.join) else {
             return vec![];
         };
         let (block, join) = (control.graph.block_of[at], control.block_at(join));
         let mut blocks = control.on_the_way(block, Some(join));
         blocks.push(block);
-        let steps = blocks.iter().flat_map(|block| control.steps(body, *block));
-        let written = steps.flat_map(|(_, step)| step.writes.iter().copied());
+        let steps: Vec<(usize, &Instruction)> = blocks
+            .iter()
+            .flat_map(|block| control.steps(body, *block))
+            .collect();
+        let differs = self.differs_apart(body, classes, &steps);
+        let written = steps.iter().flat_map(|(_, step)| step.writes.iter());
         written
             .filter(|register| live[join].contains(register))
+            .map(|register| (*register, differs[register.0 as usize]))
             .collect()
+    }
+
+    /// By register, whether what these steps write to it may be another in threads that do them by
+    /// themselves, because something assumed does not hold.
+    fn differs_apart(
+        &self,
+        body: &Body,
+        classes: &[Class],
+        steps: &[(usize, &Instruction)],
+    ) -> Vec<bool> {
+        let mut differs = vec![self.waits; body.tables.registers.len()];
+        loop {
+            let mut more = false;
+            for (at, step) in steps {
+                let operation = &step.operation;
+                let guard = step.guard.map(|(guard, _)| guard);
+                let differing = |register: &RegId| differs[register.0 as usize];
+                let reads = step.reads.iter().chain(&guard).any(differing);
+                let varies = |guard: RegId| classes[guard.0 as usize] == Class::Varying;
+                if operation.flow() != Flow::Next {
+                    // They go different ways, and are not known to.
+                    if reads && !guard.is_some_and(varies) {
+                        return vec![true; differs.len()];
+                    }
+                    continue;
+                }
+                // Memory may have changed since a thread before this one looked.
+                let again = operation.pure() || operation.loads_parameter();
+                if reads || !again || self.steps.contains_key(at) {
+                    for register in &step.writes {
+                        more |= !std::mem::replace(&mut differs[register.0 as usize], true);
+                    }
+                }
+            }
+            if !more {
+                return differs;
+            }
+        }
+    }
+
+    /// By block, the registers that threads which join there may have written by themselves, but no
+    /// others than in those that went on together.
+    pub fn rewritten(
+        &self,
+        body: &Body,
+        control: &Control,
+        live: &[Vec<RegId>],
+        classes: &[Class],
+    ) -> Vec<Vec<RegId>> {
+        let mut rewritten = vec![vec![]; control.first.len()];
+        for (at, assumption) in &self.steps {
+            let Some(join) = assumption.join else {
+                continue;
+            };
+            for (register, differs) in self.written_apart(body, control, live, classes, *at) {
+                if !differs {
+                    rewritten[control.block_at(join)].push(register);
+                }
+            }
+        }
+        rewritten
     }
 }
 
@@ -337,7 +411,7 @@ impl Search<'_> {
         for at in found.iter().rev() {
             let mut fewer = all.clone();
             fewer.steps.remove(at);
-            if accesses(&fewer) >= most {
+            if self.settle(&mut fewer) && accesses(&fewer) >= most {
                 all = fewer;
             }
         }
@@ -385,40 +459,75 @@ impl Search<'_> {
         if !in_rows && matches!(kind, Kind::Same(_)) && !only_decides(self.body, &derived) {
             return false;
         }
-        let block = self.control.graph.block_of[at];
-        let Some((join, between)) = self.join(block, &derived) else {
-            return false;
+        let assumption = Assumption {
+            kind,
+            join: None,
+            derived,
         };
-        if !self.waits.is_empty() {
-            let Some(regions) = &self.regions else {
+        assumed.steps.insert(at, assumption);
+        let settles = self.settle(assumed);
+        if !settles {
+            assumed.steps.remove(&at);
+            let before = self.settle(assumed);
+            debug_assert!(before, "it did without step {at}");
+        }
+        settles
+    }
+
+    /// Says where threads join for which one of what is assumed does not hold; `false` where there
+    /// is one for which they may not.
+    fn settle(&self, assumed: &mut Assumed) -> bool {
+        let steps: Vec<usize> = assumed.steps.keys().copied().collect();
+        for at in steps {
+            let Some((join, between)) = self.join(assumed, at) else {
                 return false;
             };
-            let region = regions.of[block];
-            let inside = |other: &usize| regions.of[*other] == region && !regions.decides(*other);
-            if !inside(&block) || !between.iter().all(inside) {
-                return false;
+            let block = self.control.graph.block_of[at];
+            if !self.waits.is_empty() {
+                let Some(regions) = &self.regions else {
+                    return false;
+                };
+                let region = regions.of[block];
+                let inside =
+                    |other: &usize| regions.of[*other] == region && !regions.decides(*other);
+                if !inside(&block) || !between.iter().all(inside) {
+                    return false;
+                }
+            }
+            if let Some(assumption) = assumed.steps.get_mut(&at) {
+                assumption.join = join.map(|join| self.control.first[join]);
             }
         }
-        let join = join.map(|join| self.control.first[join]);
-        assumed.steps.insert(at, Assumption { kind, join });
-        assumed.derived.resize(derived.len(), false);
-        let both = assumed.derived.iter_mut().zip(&derived);
-        both.for_each(|(all, derived)| *all |= derived);
         true
     }
 
-    /// The first block that all ways from a block come to where nothing derived is needed, and the
-    /// blocks on the way; `None` if threads wait before.
-    fn join(&self, block: usize, derived: &[bool]) -> Option<(Option<usize>, Vec<usize>)> {
+    /// The first block that all ways from a step come to where nothing is needed that is computed
+    /// from it, or from others that something is assumed of on the way, and the blocks on the way;
+    /// `None` if threads wait before.
+    fn join(&self, assumed: &Assumed, at: usize) -> Option<(Option<usize>, Vec<usize>)> {
+        let block = self.control.graph.block_of[at];
+        let mut derived = assumed.steps[&at].derived.clone();
         let mut join = self.control.joins[block];
-        let needs = |block: usize| {
-            let mut live = self.live[block].iter();
-            live.any(|register| derived[register.0 as usize])
+        let between = loop {
+            let needs = |block: usize| {
+                let mut live = self.live[block].iter();
+                live.any(|register| derived[register.0 as usize])
+            };
+            while let Some(at) = join.filter(|at| needs(*at)) {
+                join = self.control.joins[at];
+            }
+            let between = self.control.on_the_way(block, join);
+            let before = derived.clone();
+            for (other, assumption) in &assumed.steps {
+                if between.contains(&self.control.graph.block_of[*other]) {
+                    let both = derived.iter_mut().zip(&assumption.derived);
+                    both.for_each(|(all, derived)| *all |= derived);
+                }
+            }
+            if derived == before {
+                break between;
+            }
         };
-        while let Some(at) = join.filter(|at| needs(*at)) {
-            join = self.control.joins[at];
-        }
-        let between = self.control.on_the_way(block, join);
         let waits = |block: &usize| {
             let mut steps = self.control.steps(self.body, *block);
             steps.any(|(_, step)| step.operation.waits() || step.operation.polls())

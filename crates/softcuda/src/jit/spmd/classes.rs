@@ -50,15 +50,26 @@ pub(super) fn assuming(
     is_zero: &[bool],
     assumed: &Assumed,
 ) -> Known {
-    let mut known = begun(body, live, WIDTH);
-    let steps = assumed.steps.iter();
-    known.assumed = steps
-        .map(|(at, assumption)| (*at, assumption.kind))
-        .collect();
+    let begun = || {
+        let mut known = begun(body, live, WIDTH);
+        let steps = assumed.steps.iter();
+        known.assumed = steps
+            .map(|(at, assumption)| (*at, assumption.kind))
+            .collect();
+        known
+    };
+    let known = settled(body, control, live, is_zero, begun(), |_| true);
+    let mut apart = vec![];
     for at in assumed.steps.keys() {
-        for register in assumed.written_apart(body, control, live, *at) {
-            known.classes[register.0 as usize] = Class::Varying;
-        }
+        apart.extend(assumed.written_apart(body, control, live, &known.classes, *at));
+    }
+    apart.retain(|(register, differs)| *differs && known.class(*register) != Class::Varying);
+    if apart.is_empty() {
+        return known;
+    }
+    let mut known = begun();
+    for (register, _) in apart {
+        known.classes[register.0 as usize] = Class::Varying;
     }
     settled(body, control, live, is_zero, known, |_| true)
 }

@@ -243,6 +243,8 @@ pub(crate) struct Plan {
     /// By block of such a body, whether groups never come to it but by masks.
     unreached: Vec<bool>,
     assumed: Assumed,
+    /// By block, see [`Assumed::rewritten`].
+    rewritten: Vec<Vec<RegId>>,
     /// It holds in the first blocks of a row of the grid alone, so many as `1 << MOST_BLOCKS_LOG2`.
     pub in_first_blocks: bool,
     /// By step, see [`next`].
@@ -297,9 +299,9 @@ impl Plan {
         let live = liveness::live_in(body, &control.graph)?;
         debug_assert!(ways.iter().enumerate().all(|(at, way)| {
             let is_assumed = matches!(way, Way::Assume { .. } | Way::Same(_));
-            let apart = assumed.written_apart(body, &control, &live, at);
-            let varies = |register: &RegId| known.classes[register.0 as usize] == Class::Varying;
-            !is_assumed || apart.iter().all(varies)
+            let apart = assumed.written_apart(body, &control, &live, &known.classes, at);
+            let mut apart = apart.into_iter().filter(|(_, differs)| *differs);
+            !is_assumed || apart.all(|(register, _)| known.class(register) == Class::Varying)
         }));
         let teams = teams::Teams::of(body, &control, &known.classes);
         let facts = Facts {
@@ -387,6 +389,7 @@ impl Plan {
             }
         }
         let ahead = next::of(facts, passes.as_ref());
+        let rewritten = assumed.rewritten(body, &control, &live, &known.classes);
         let entered = wide.iter().flat_map(Wide::inside).collect();
         let plan = Plan {
             alone,
@@ -405,6 +408,7 @@ impl Plan {
             masked,
             teams,
             assumed,
+            rewritten,
             classes: known.classes,
             vectors: known.vectors,
             ways,
@@ -451,6 +455,12 @@ impl Plan {
     pub fn assumed_join(&self, at: usize) -> Option<usize> {
         let join = self.assumed.steps.get(&at)?.join?;
         Some(self.control.block_at(join))
+    }
+
+    /// Whether threads that join at a block may have written a register by themselves of which the
+    /// group has one value.
+    pub fn is_rewritten(&self, block: usize, register: RegId) -> bool {
+        self.rewritten[block].contains(&register)
     }
 
     /// The step from which groups come to another without a way past, or into, what is between.

@@ -11,7 +11,7 @@ fn module(body: &str) -> std::sync::Arc<Module> {
     harness::load(&harness::module(&format!(
         ".shared .align 4 .b8 tile[4096];
         .visible .entry k(.param .u64 a, .param .u32 n) {{
-            .reg .b32 %r<8>; .reg .b64 %rd<8>; .reg .f32 %f<4>; .reg .pred %p<4>;
+            .reg .b32 %r<12>; .reg .b64 %rd<8>; .reg .f32 %f<4>; .reg .pred %p<4>;
             {body}
         }}"
     )))
@@ -274,6 +274,26 @@ fn one_row_more_is_worth_less() {
     assert!(ways.iter().any(|way| matches!(way, Way::Same(_))), "{plan}");
 }
 
+/// On a torus, neighbours to both sides are in one row most often; what all have in common is
+/// computed while threads may be by themselves, and used by all behind.
+#[test]
+fn neighbours_on_a_torus() {
+    let (plan, ways) = plan(
+        "ld.param.u64 %rd1, [a]; ld.param.u32 %r1, [n]; mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x;
+        add.s32 %r4, %r2, %r1; rem.s32 %r5, %r4, %r1; add.s32 %r6, %r2, 1; rem.s32 %r7, %r6, %r1;
+        mul.lo.s32 %r8, %r3, %r1; add.s32 %r9, %r5, %r8; mul.wide.s32 %rd2, %r9, 4;
+        add.s64 %rd2, %rd1, %rd2; ld.global.f32 %f1, [%rd2]; add.s32 %r10, %r7, %r8;
+        mul.wide.s32 %rd3, %r10, 4; add.s64 %rd3, %rd1, %rd3; ld.global.f32 %f2, [%rd3];
+        add.f32 %f1, %f1, %f2; add.s32 %r11, %r8, %r2; mul.wide.s32 %rd4, %r11, 4;
+        add.s64 %rd4, %rd1, %rd4;
+        st.global.f32 [%rd4], %f1;",
+    )
+    .expect("it has a plan");
+    let count = |is: fn(&Way) -> bool| ways.iter().filter(|way| is(way)).count();
+    assert_eq!(count(|way| matches!(way, Way::Same(_))), 2, "{plan}");
+    assert_eq!(count(|way| *way == Way::Row), 3, "{plan}");
+}
+
 /// A divisor that is computed from itself, around a loop or before it has a value.
 #[test]
 fn divisors_in_a_circle() {
@@ -501,6 +521,25 @@ fn branches_past_a_wait_decide() {
     assert_eq!(waits.iter().filter(|wait| **wait).count(), 1);
     let ends = exits.iter().filter(|exit| **exit == Exit::To(Target::End));
     assert_eq!(ends.count(), 1, "{exits:?}");
+}
+
+/// Wide groups leave out what they do not do, where few threads go by what is known of them.
+#[test]
+fn what_few_threads_do_is_left_out() {
+    let left_out = |by: &str| {
+        let (plan, _) = plan(&format!(
+            "ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, tile;
+            add.u32 %r3, %r3, %r2; st.shared.u32 [%r3], %r1; bar.sync 0; ld.shared.u32 %r4, [%r3];
+            add.u32 %r4, %r4, 1; {by} @%p1 bra on; atom.global.add.u32 %r5, [%rd1], %r4;
+            st.shared.u32 [tile], %r5; on: bar.sync 0; st.shared.u32 [%r3], %r4;"
+        ))
+        .expect("it has a plan");
+        let wide = plan.wide.filter(|wide| wide.regions[1])?;
+        Some(wide.left_out.iter().flatten().count())
+    };
+    assert_eq!(left_out("setp.ne.u32 %p1, %r1, 255;"), Some(1));
+    // Memory does not tell who goes there.
+    assert_eq!(left_out("setp.ne.u32 %p1, %r4, 255;"), None);
 }
 
 #[test]

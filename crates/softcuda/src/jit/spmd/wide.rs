@@ -55,6 +55,8 @@ pub(crate) struct Wide {
     pub straight: Vec<Option<Vec<(usize, u32)>>>,
     /// Where groups go on in them.
     pub resumes: Vec<Resume>,
+    /// By block that wide groups never come to: the branch where they give up instead.
+    pub left_out: Vec<Option<usize>>,
 }
 
 /// Where threads of a wide group may not agree, so that the groups that it consists of go on.
@@ -77,6 +79,8 @@ struct Found {
     resumes: Vec<Resume>,
     /// The steps with which blocks do not begin, but would have to.
     cuts: Vec<usize>,
+    /// Blocks that it leaves out, as in [`Wide`].
+    left_out: Vec<(usize, usize)>,
 }
 
 /// What is known of a body.
@@ -115,6 +119,9 @@ impl Wide {
             if let Some(found) = found {
                 left -= found.cost;
                 wide.resumes.extend(found.resumes);
+                for (block, branch) in found.left_out {
+                    wide.left_out[block] = Some(branch);
+                }
             }
         }
         wide.regions.contains(&true).then_some(wide)
@@ -172,6 +179,7 @@ impl Wide {
             regions: vec![],
             straight: vec![],
             resumes: vec![],
+            left_out: vec![None; control.first.len()],
         })
     }
 
@@ -218,7 +226,9 @@ impl Wide {
         {
             return None;
         }
-        let past = past(narrow, number);
+        let left_out = self.left_out(narrow, number);
+        let is_left_out = |block: &usize| left_out.iter().any(|(out, _)| out == block);
+        let past = past(narrow, number, is_left_out);
         // By register, whether it is computed from a block's number. Warps do not ask.
         let of_grid = match self.width {
             WIDEST => vec![],
@@ -226,7 +236,7 @@ impl Wide {
         };
         let goes_straight = self.straight[number].is_some();
         let (mut all, mut useful, mut resumes, mut cuts) = (0, 0, vec![], vec![]);
-        for block in blocks {
+        for block in blocks.filter(|block| !is_left_out(block)) {
             let held = |register: &&RegId| {
                 let at = register.0 as usize;
                 self.classes[at] == Class::Varying
@@ -299,7 +309,60 @@ impl Wide {
             cost: all,
             resumes,
             cuts,
+            left_out,
         })
+    }
+
+    /// The blocks of a region that wide groups leave out, each with the branch where they give up
+    /// instead: what they do not do, where few groups go by all that is known.
+    fn left_out(&self, narrow: &Narrow<'_>, number: usize) -> Vec<(usize, usize)> {
+        let Narrow { facts, regions, .. } = *narrow;
+        let (body, successors) = (facts.body, &facts.control.graph.successors);
+        let mut left_out = vec![];
+        // Where no thread waits, a row of threads has one region.
+        if !narrow.waits || self.straight[number].is_some() {
+            return left_out;
+        }
+        let inside = |block: &usize| regions.of[*block] == Some(number);
+        let refused = |block: usize| {
+            let mut steps = facts.steps(block);
+            steps.any(|(at, step)| self.cost(body, step, self.ways[at]).is_none())
+        };
+        for branch in (0..successors.len()).filter(inside) {
+            let [one, other] = successors[branch][..] else {
+                continue;
+            };
+            let is_told = |(guard, _): (RegId, bool)| {
+                self.classes[guard.0 as usize] == Class::Varying && self.is_told(body, guard)
+            };
+            let last = facts.steps(branch).last();
+            let parts = last.is_some_and(|(_, step)| {
+                step.operation.flow() != Flow::Next && step.guard.is_some_and(is_told)
+            });
+            if one == other || !parts || regions.decides(branch) {
+                continue;
+            }
+            for side in [one, other] {
+                let mut reached = vec![false; successors.len()];
+                let mut work = vec![regions.regions[number].head];
+                while let Some(from) = work.pop() {
+                    if std::mem::replace(&mut reached[from], true) {
+                        continue;
+                    }
+                    let goes =
+                        |to: &usize| regions.stays(from, *to) && (from, *to) != (branch, side);
+                    work.extend(successors[from].iter().copied().filter(goes));
+                }
+                let behind = (0..reached.len()).filter(|block| inside(block) && !reached[*block]);
+                if behind.clone().any(refused) {
+                    left_out.extend(behind.map(|block| (block, branch)));
+                }
+            }
+        }
+        // Of branches behind each other, the first.
+        let all = left_out.clone();
+        left_out.retain(|(_, branch)| all.iter().all(|(block, _)| block != branch));
+        left_out
     }
 
     /// Whether a predicate likely differs in one of a group's threads, where rows are short: it
@@ -400,9 +463,9 @@ impl fmt::Display for Wide {
     }
 }
 
-/// By block of a region, whether what it does must not be done again where the block begins: a
-/// store, or a whole loop.
-fn past(narrow: &Narrow<'_>, region: usize) -> Vec<bool> {
+/// By block of a region, whether what was done must not be done again where the block begins: a
+/// store, or a whole loop. Some blocks are never come to.
+fn past(narrow: &Narrow<'_>, region: usize, left_out: impl Fn(&usize) -> bool) -> Vec<bool> {
     let Narrow { facts, regions, .. } = narrow;
     let successors = &facts.control.graph.successors;
     let loops = regions.loops(successors);
@@ -410,7 +473,7 @@ fn past(narrow: &Narrow<'_>, region: usize) -> Vec<bool> {
     let mut past: Vec<bool> = loops.clone();
     let mut work: Vec<usize> = (0..past.len())
         .filter(|block| regions.of[*block] == Some(region))
-        .filter(|block| loops[*block] || acts(*block))
+        .filter(|block| !left_out(block) && (loops[*block] || acts(*block)))
         .collect();
     while let Some(block) = work.pop() {
         for to in &successors[block] {

@@ -235,3 +235,48 @@ fn numbers_without_a_sign_that_have_one() {
         }
     }
 }
+
+/// Between two barriers, a few threads do what wide groups do not: those give up there, before or
+/// behind a store, and the others go on.
+#[test]
+fn what_few_threads_do_is_left_to_groups() {
+    let few = [
+        "setp.ne.u32 %p1, %r35, 0;",
+        "setp.ne.u32 %p1, %r35, %r3;",
+        "sub.u32 %r21, %r36, 1; setp.ne.u32 %p1, %r35, %r21;",
+        "setp.ge.u32 %p1, %r35, 9;",
+        "setp.lt.u32 %p1, %r35, 37;",
+        "setp.lt.u32 %p1, %r35, %r3; setp.ge.u32 %p2, %r35, 50; or.pred %p1, %p1, %p2;",
+    ];
+    let first = [
+        "",
+        "st.shared.u32 [%r23], %r24;",
+        "mov.u32 %r25, 0; more: add.u32 %r24, %r24, %r35; add.u32 %r25, %r25, 1;
+        setp.lt.u32 %p3, %r25, 3; @%p3 bra more;",
+    ];
+    let alone = [
+        "red.global.add.u32 [%rd2], %r24; add.u32 %r24, %r24, 3;",
+        "ld.volatile.global.u32 %r26, [%rd2+4]; add.u32 %r24, %r24, %r26; mov.u32 %r27, 1;",
+        // In a loop, and for some of them.
+        "mov.u32 %r25, 2; turn: red.shared.add.u32 [s+8000], %r24; sub.u32 %r25, %r25, 1;
+        setp.eq.u32 %p4, %r35, 11; @%p4 bra on; setp.ne.u32 %p3, %r25, 0; @%p3 bra turn;
+        add.u32 %r24, %r24, 5;",
+    ];
+    for few in few {
+        for first in first {
+            for alone in alone {
+                the_same(
+                    &format!(
+                        "{FILL} mov.u32 %r27, 7; shl.b32 %r21, %r35, 2; mov.u32 %r22, s;
+                        add.u32 %r23, %r22, %r21; xor.b32 %r21, %r21, 4; add.u32 %r22, %r22, %r21;
+                        ld.shared.u32 %r24, [%r22]; bar.sync 0; {few} mad.lo.u32 %r24, %r24, 5, %r35;
+                        {first} @%p1 bra on; {alone} on: mad.lo.u32 %r24, %r24, 3, %r27; bar.sync 0;
+                        st.shared.u32 [%r23], %r24; bar.sync 0; ld.shared.u32 %r9, [%r22];
+                        ld.shared.u32 %r28, [s+8000]; mad.lo.u32 %r9, %r9, 31, %r28;"
+                    ),
+                    &[0, 31, 40],
+                );
+            }
+        }
+    }
+}

@@ -594,6 +594,15 @@ fn what_is_the_same_behind_what_was_assumed() {
         "not.b32 %r4, %r1; add.u32 %r4, %r4, 20; shr.u32 %r5, %r4, 4; setp.eq.u32 %p1, %r5, 0;
         @%p1 bra on; add.u32 %r9, %r9, 7; on: shr.u32 %r7, %r1, 4; mul.lo.u32 %r6, %r3, 5;
         xor.b32 %r9, %r9, %r7; end: add.u32 %r9, %r9, %r6;",
+        // Columns to both sides, of rows that end inside of groups. Between, what is the same in
+        // all threads and what counts up with them.
+        "mul.lo.u32 %r4, %r3, 5; add.u32 %r5, %r1, 1; rem.u32 %r6, %r5, %r4; add.u32 %r7, %r1, %r4;
+        sub.u32 %r8, %r7, 1; mad.lo.u32 %r10, %r3, 3, 1; rem.u32 %r12, %r8, %r4;
+        add.u32 %r13, %r1, %r10; mul.wide.u32 %rd4, %r6, 4; add.u64 %rd5, %rd4, %rd2;
+        ld.global.u32 %r14, [%rd5]; mul.wide.u32 %rd6, %r12, 4; add.u64 %rd7, %rd6, %rd2;
+        ld.global.u32 %r15, [%rd7]; mad.lo.u32 %r16, %r14, 31, %r15; sub.u32 %r17, %r13, %r10;
+        mul.wide.u32 %rd8, %r17, 4; add.u64 %rd9, %rd8, %rd2; ld.global.u32 %r18, [%rd9];
+        mad.lo.u32 %r19, %r16, 31, %r18; mad.lo.u32 %r9, %r19, %r10, %r17;",
     ] {
         for (threads, n) in [(8, 4), (24, 5), (32, 4), (64, 12)] {
             // Whether there is another form is a matter of the number of steps.

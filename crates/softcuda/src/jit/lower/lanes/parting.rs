@@ -14,6 +14,7 @@ use super::{
     vector_of,
 };
 use crate::grid::context::BlockContext;
+use crate::grid::rounds::MOVED;
 use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
@@ -100,10 +101,10 @@ impl Lower<'_> {
         if self.in_turns() {
             // Those that go on say where they come to; the others have ended.
             self.group_stands(i64::from(crate::grid::rounds::ENDED as i32));
-            let no = self.b.ins().iconst(types::I32, 0);
-            let at = offset_of!(BlockContext, at_start) as i32;
+            let moved = self.b.ins().iconst(types::I32, i64::from(MOVED));
+            let at = offset_of!(BlockContext, start) as i32;
             let block = self.block;
-            self.b.ins().store(MemFlags::trusted(), no, block, at);
+            self.b.ins().store(MemFlags::trusted(), moved, block, at);
             let lane = self.rounds_lane();
             let lane = self.b.ins().ireduce(types::I32, lane);
             self.b.ins().stack_store(lane, slot, GROUP);
@@ -200,16 +201,22 @@ impl Lower<'_> {
             let value = self.b.ins().load(ty, MemFlags::trusted(), from, at);
             return self.register_value(register, value);
         };
+        match self.more_in_lane(register, lane) {
+            Some(more) => self.b.ins().iadd(first, more),
+            None => first,
+        }
+    }
+
+    /// How much more a thread of the group has in a register that counts up than the first one.
+    fn more_in_lane(&mut self, register: RegId, lane: Value) -> Option<Value> {
+        let ty = self.element(register);
         let stride = self.lanes().plan.class(register).stride();
-        let Some(stride) = stride.filter(|stride| *stride != 0) else {
-            return first;
-        };
+        let stride = stride.filter(|stride| *stride != 0)?;
         let (lane, stride) = match ty {
             types::I64 => (lane, stride),
             _ => (self.b.ins().ireduce(ty, lane), i64::from(stride as i32)),
         };
-        let more = self.b.ins().imul_imm(lane, stride);
-        self.b.ins().iadd(first, more)
+        Some(self.b.ins().imul_imm(lane, stride))
     }
 
     /// Leaves what the group's thread of this number has in a register for the group. Nobody writes
@@ -222,6 +229,20 @@ impl Lower<'_> {
         let value = self.slot_value(register, value);
         let (to, at) = self.place_of_lane(register, lane);
         self.b.ins().store(MemFlags::trusted(), value, to, at);
+    }
+
+    /// The same where the thread may have written it: what the first one has follows from that.
+    fn leave_first_for_group(&mut self, register: RegId, lane: Value) {
+        if !matches!(self.lanes().kept(register), Kept::One(_)) {
+            return self.leave_for_group(register, lane);
+        }
+        let mut value = self.held(register);
+        if let Some(more) = self.more_in_lane(register, lane) {
+            value = self.b.ins().isub(value, more);
+        }
+        let value = self.slot_value(register, value);
+        let (place, slot) = (self.place(register), self.lanes().slot);
+        self.b.ins().stack_store(value, slot, place);
     }
 
     /// Where a thread's value of a register lies in the slot: so far from an address that is the
@@ -321,7 +342,10 @@ impl Lower<'_> {
             let lane = self.b.ins().stack_load(types::I32, slot, LANE);
             let lane = self.b.ins().uextend(types::I64, lane);
             for register in self.lanes().plan.live[block].clone() {
-                self.leave_for_group(register, lane);
+                match self.lanes().plan.is_rewritten(block, register) {
+                    true => self.leave_first_for_group(register, lane),
+                    false => self.leave_for_group(register, lane),
+                }
             }
             self.copy_local(lane, false);
             let to = self.in_slot(lane, 4);

@@ -588,6 +588,16 @@ impl Lower<'_> {
         let blocks = (0..of.len()).filter(|block| of[*block] == Some(region));
         for block in blocks.collect::<Vec<usize>>() {
             let begins = self.lanes().group_blocks[block];
+            let wide = self.lanes().wide.as_ref();
+            if let Some(branch) = wide.and_then(|wide| wide.plan.left_out[block]) {
+                if self.lanes().plan.control.graph.successors[branch].contains(&block) {
+                    self.b.switch_to_block(begins);
+                    self.b.set_cold_block(begins);
+                    self.set_form(Form::Once);
+                    self.resume(branch);
+                }
+                continue;
+            }
             self.b.switch_to_block(begins);
             self.lanes().bases.fill([None; WIDEST]);
             self.enter_region(block);

@@ -52,6 +52,8 @@ struct Writer<'a> {
     parts: Range<usize>,
     numbers: usize,
     labels: usize,
+    /// Registers that are read in the end: `%e` and a number.
+    kept: Vec<usize>,
     wild: bool,
 }
 
@@ -70,6 +72,7 @@ impl Writer<'_> {
             "mov.u32 {}, %x;",
             "add.u32 {}, %x, %start;",
             "add.u32 {}, %x, 5;",
+            "add.u32 {}, %x, %d0;",
             "mov.u32 {}, %me;",
             "mad.lo.u32 {}, %x, 2, 1;",
             "sub.u32 {}, %x, 40;",
@@ -135,6 +138,17 @@ impl Writer<'_> {
     fn access(&mut self) {
         self.labels += 1;
         let n = self.labels;
+        if self.random.below(3) == 0 {
+            // What counts up or is the same in all threads, written where some may be by themselves.
+            let text = self.pick(&[
+                "add.u32 %e, %x, 7;",
+                "mad.lo.u32 %e, %x, 2, 9;",
+                "shl.b32 %e, %step, 1;",
+                "sub.u32 %e, %step, %me;",
+            ]);
+            self.line(&text.replace("%e", &format!("%e{n}")));
+            self.kept.push(n);
+        }
         let (row, column) = match self.random.below(3) {
             0 => (self.part(), self.part()),
             _ => {
@@ -240,6 +254,7 @@ fn kernel(random: &mut Random) -> String {
         parts: 0..0,
         numbers: 0,
         labels: 0,
+        kept: vec![],
         wild,
     };
     if writer.random.below(3) == 0 {
@@ -258,6 +273,13 @@ fn kernel(random: &mut Random) -> String {
         writer.line("add.u32 %sum, %sum, 1;");
     }
     writer.line("mad.lo.u32 %sum, %sum, 31, %u; mad.lo.u32 %sum, %sum, 31, %w;");
+    for n in std::mem::take(&mut writer.kept) {
+        writer.line(&format!(
+            "and.b32 %j{n}, %e{n}, 8191; mul.wide.u32 %f{n}, %e{n}, 4; add.u64 %g{n}, %f{n}, %all;
+            setp.eq.u32 %p, %j{n}, %e{n}; @!%p bra none{n}; ld.global.u32 %j{n}, [%g{n}]; none{n}:
+            mad.lo.u32 %sum, %sum, 31, %j{n}; mad.lo.u32 %sum, %sum, 31, %e{n};"
+        ));
+    }
     let text = writer.text;
     harness::module(&format!(
         ".visible .entry k(.param .u64 all, .param .u64 mine, .param .u32 start, .param .u32 d0,
@@ -266,7 +288,8 @@ fn kernel(random: &mut Random) -> String {
             .reg .b32 %q<8>, %r<8>, %s<8>, %t<8>, %u<8>, %y<8>, %n<12>, %i<32>, %k<32>, %v<32>, %w<32>;
             .reg .b32 %k, %sum, %me, %step, %block, %x, %start, %u, %w;
             .reg .b32 %d0, %d1, %d2, %dd, %warp;
-            .reg .b64 %all, %mine, %own, %a<32>, %b<32>, %c<32>;
+            .reg .b32 %e<32>, %j<32>;
+            .reg .b64 %f<32>, %g<32>, %all, %mine, %own, %a<32>, %b<32>, %c<32>;
             .reg .pred %p;
             ld.param.u64 %all, [all];
             ld.param.u64 %mine, [mine];
