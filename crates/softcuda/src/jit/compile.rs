@@ -38,6 +38,7 @@ use super::spins::spins;
 use super::spmd::Plan;
 #[cfg(target_arch = "x86_64")]
 use super::stand_ins;
+use super::tiles::Tiles;
 use super::{constants, exits, phis};
 use crate::grid::context::{Asked, BlockContext, CONTINUE, Mode, ThreadContext};
 use crate::grid::rounds::Wait;
@@ -626,7 +627,9 @@ impl Compiler {
         let context = &mut self.context;
         let control = &mut ControlPlane::default();
         optimize(context, isa, control).map_err(|error| pretty_error(&context.func, error))?;
-        schedule::early(&mut context.func, &context.domtree);
+        let tiles = Tiles::of(&context.func);
+        schedule::early(&mut context.func, &context.domtree, &tiles.products());
+        tiles.arrange(&mut context.func);
         if constants::on_the_way(&mut context.func) {
             context.compute_cfg();
             context.compute_domtree();

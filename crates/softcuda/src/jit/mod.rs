@@ -75,6 +75,7 @@ pub(crate) mod spmd;
 mod stand_ins;
 #[cfg(test)]
 mod tests;
+mod tiles;
 mod variables;
 pub(crate) mod waits;
 

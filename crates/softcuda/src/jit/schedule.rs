@@ -6,16 +6,20 @@
 //! allow, if that ends the life of one of them: so no place has more values than before. They pass
 //! branches that have but one way that is not cold.
 
+use std::collections::HashSet;
+
 use cranelift_codegen::dominator_tree::DominatorTree;
 use cranelift_codegen::entity::packed_option::ReservedValue;
 use cranelift_codegen::ir::{Block, Function, Inst, Opcode, Type, Value, ValueDef};
 
-/// Moves operations on floats and vectors up to where an operand is needed for the last time.
-pub(super) fn early(func: &mut Function, tree: &DominatorTree) {
+/// Moves operations on floats and vectors up to where an operand is needed for the last time, but
+/// for those that `stay`.
+pub(super) fn early(func: &mut Function, tree: &DominatorTree, stay: &HashSet<Inst>) {
     let uses = Uses::of(func);
     for block in tree.cfg_rpo().copied() {
         for inst in func.layout.block_insts(block).collect::<Vec<_>>() {
             if moves(func, inst)
+                && !stay.contains(&inst)
                 && let Some((there, before)) = earliest(func, tree, block, inst)
                 && before != inst
                 && ends(func, tree, inst, there, &uses)
@@ -206,7 +210,7 @@ pub(super) mod tests {
 
     fn scheduled(mut func: Function) -> Vec<Vec<Opcode>> {
         let tree = DominatorTree::with_function(&func, &ControlFlowGraph::with_function(&func));
-        early(&mut func, &tree);
+        early(&mut func, &tree, &HashSet::new());
         opcodes(&func)
     }
 

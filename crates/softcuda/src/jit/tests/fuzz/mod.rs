@@ -15,6 +15,7 @@ mod divided;
 mod execution;
 mod masked;
 mod modules;
+mod products;
 mod rewriting;
 mod rows;
 mod tokens;
