@@ -53,7 +53,8 @@ impl Tiles {
                 continue;
             }
             let uses = uses.get_or_insert_with(|| uses_of(func));
-            let sums = sums(func, products, uses);
+            let mut sums = sums(func, products, uses);
+            leave_out_those_of_others(func, block, &mut sums);
             if sums.len() >= MANY {
                 tiles.blocks.push((block, sums));
             }
@@ -76,11 +77,8 @@ impl Tiles {
             let mut factors = Factors::default();
             for tile in in_tiles(func, &sums) {
                 let computed = |sum: &usize| {
-                    let products = &sums[*sum];
-                    let factors = products.iter().flat_map(|it| factors_of(func, *it));
-                    let begins = func.dfg.inst_args(products[0])[2];
-                    let mut all = factors.chain([begins]);
-                    all.all(|value| is_before(func, value, end))
+                    let mut values = values_of(func, &sums[*sum]);
+                    values.all(|value| is_before(func, value, end))
                 };
                 if tile.iter().all(computed) {
                     arrange(func, &sums, &tile, end, &mut factors);
@@ -153,6 +151,37 @@ fn sums(func: &Function, products: Vec<Inst>, uses: &[u32]) -> Vec<Sum> {
     }
     sums.retain(|sum| sum.len() >= LEAST);
     sums
+}
+
+/// Leaves out sums that others are needed for: they are done in any order.
+fn leave_out_those_of_others(func: &Function, block: Block, sums: &mut Vec<Sum>) {
+    loop {
+        let products: HashSet<Inst> = sums.iter().flatten().copied().collect();
+        // What is computed from one of them.
+        let mut derived: HashSet<Value> = HashSet::new();
+        for inst in func.layout.block_insts(block) {
+            let mut values = func.dfg.inst_values(inst);
+            let derives = values.any(|value| derived.contains(&func.dfg.resolve_aliases(value)));
+            if derives || products.contains(&inst) {
+                derived.extend(func.dfg.inst_results(inst));
+            }
+        }
+        let before = sums.len();
+        sums.retain(|sum| {
+            let mut values = values_of(func, sum);
+            values.all(|value| !derived.contains(&value))
+        });
+        if sums.len() == before {
+            return;
+        }
+    }
+}
+
+/// What a sum is computed from: its factors, and what they are added to.
+fn values_of<'a>(func: &'a Function, sum: &'a Sum) -> impl Iterator<Item = Value> + 'a {
+    let begins = func.dfg.inst_args(sum[0])[2];
+    let factors = sum.iter().flat_map(|product| factors_of(func, *product));
+    factors.chain([func.dfg.resolve_aliases(begins)])
 }
 
 /// The sums' numbers, a few together: those of some rows and columns.
@@ -285,8 +314,18 @@ mod tests {
     use super::*;
     use crate::jit::schedule::tests::opcodes;
 
-    /// So many sums of products with each of a few rows, `turns` of each; one is `needed` early.
-    fn products(rows: usize, turns: i32, needed: bool) -> Function {
+    /// What the first sum is needed for.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Needed {
+        InTheEnd,
+        /// Stored before it is complete.
+        Early,
+        /// A factor of the others, in their last turn.
+        ByOthers,
+    }
+
+    /// Sums of products of four columns with each of some rows, `turns` of each.
+    fn products(rows: usize, turns: i32, needed: Needed) -> Function {
         let mut func = Function::new();
         func.signature.params.push(AbiParam::new(types::I64));
         let mut context = FunctionBuilderContext::new();
@@ -302,10 +341,14 @@ mod tests {
         let mut sums = vec![begins; 4 * rows];
         for turn in 0..turns {
             let factors: Vec<Value> = (0..4 + rows as i32).map(|at| load(&mut b, at)).collect();
-            for (at, sum) in sums.iter_mut().enumerate() {
-                *sum = b.ins().fma(factors[at / 4], factors[rows + at % 4], *sum);
+            for at in 0..sums.len() {
+                let row = match needed == Needed::ByOthers && turn == turns - 1 && at > 0 {
+                    true => sums[0],
+                    false => factors[at / 4],
+                };
+                sums[at] = b.ins().fma(row, factors[rows + at % 4], sums[at]);
             }
-            if needed && turn == 1 {
+            if needed == Needed::Early && turn == 1 {
                 b.ins().store(flags, sums[0], from, 0);
             }
         }
@@ -332,7 +375,7 @@ mod tests {
     /// factors.
     #[test]
     fn a_few_sums_are_done_at_a_time() {
-        let all = arranged(products(4, 5, false));
+        let all = arranged(products(4, 5, Needed::InTheEnd));
         let is = |opcode: &Opcode| *opcode == Opcode::Fma;
         let first = all
             .iter()
@@ -355,17 +398,29 @@ mod tests {
         assert_eq!(stored, 5 * 8, "each factor is kept once");
     }
 
-    /// Few sums, and those of few products, stay as they are; so does one that is needed before it
-    /// is complete, but for what is added to it behind.
+    /// Few sums, and those of few products, stay as they are.
     #[test]
-    fn others_stay() {
+    fn few_stay() {
         for (rows, turns) in [(3, 9), (4, 3)] {
-            let before = products(rows, turns, false);
+            let before = products(rows, turns, Needed::InTheEnd);
             let expected = opcodes(&before).remove(0);
             assert_eq!(arranged(before), expected);
         }
-        let all = arranged(products(8, 6, true));
-        let needed = all.iter().rposition(|it| *it == Opcode::Fma);
-        assert!(needed.is_some(), "{all:?}");
+    }
+
+    /// What is stored early is complete there, and what others are multiplied with before them.
+    #[test]
+    fn sums_that_are_needed() {
+        let loads = |needed| {
+            let all = arranged(products(8, 6, needed));
+            let is = |opcode: &&Opcode| **opcode == Opcode::Fma;
+            assert_eq!(all.iter().filter(is).count(), 6 * 32, "{all:?}");
+            all.iter().filter(|opcode| **opcode == Opcode::Load).count()
+        };
+        let before = 1 + 6 * 12;
+        assert_eq!(loads(Needed::InTheEnd), before + 6 * 4 * 6);
+        assert!(loads(Needed::Early) > before, "the others are");
+        // Nothing is done in tiles: all but one wait for that one.
+        assert_eq!(loads(Needed::ByOthers), before);
     }
 }
