@@ -104,7 +104,12 @@ impl Iterator for Blocks {
 /// A worker.
 pub(super) struct Worker {
     stacks: Stacks,
+    #[expect(
+        clippy::vec_box,
+        reason = "one that was just written would wait to be moved"
+    )]
     spare: Vec<Box<Unit>>,
+    #[expect(clippy::vec_box, reason = "as above")]
     resident: Vec<Box<Unit>>,
     /// A stack for kernels in loop mode that may need more than the thread's own.
     deep: Option<(u64, FiberStack)>,

@@ -377,10 +377,7 @@ mod tests {
     fn a_few_sums_are_done_at_a_time() {
         let all = arranged(products(4, 5, Needed::InTheEnd));
         let is = |opcode: &Opcode| *opcode == Opcode::Fma;
-        let first = all
-            .iter()
-            .position(|opcode| is(opcode))
-            .expect("it multiplies");
+        let first = all.iter().position(is).expect("it multiplies");
         let turn = |at: usize| {
             all[at..]
                 .iter()

@@ -162,9 +162,14 @@ impl Assumed {
             .collect();
         let differs = self.differs_apart(body, classes, &steps);
         let written = steps.iter().flat_map(|(_, step)| step.writes.iter());
+        // Each thread begins with what the one before it has left where they join.
+        let begins = |register: &RegId| live[block].contains(register);
         written
             .filter(|register| live[join].contains(register))
-            .map(|register| (*register, differs[register.0 as usize]))
+            .map(|register| {
+                let differs = differs[register.0 as usize] || begins(register);
+                (*register, differs)
+            })
             .collect()
     }
 

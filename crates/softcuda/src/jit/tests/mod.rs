@@ -8,6 +8,7 @@ mod attack_apart;
 mod attack_elements;
 mod attack_forms;
 mod attack_halves;
+mod attack_joins;
 mod attack_loops;
 mod attack_paces;
 mod attack_passes;

@@ -241,12 +241,12 @@ fn numbers_without_a_sign_that_have_one() {
 #[test]
 fn what_few_threads_do_is_left_to_groups() {
     let few = [
-        "setp.ne.u32 %p1, %r35, 0;",
-        "setp.ne.u32 %p1, %r35, %r3;",
-        "sub.u32 %r21, %r36, 1; setp.ne.u32 %p1, %r35, %r21;",
-        "setp.ge.u32 %p1, %r35, 9;",
-        "setp.lt.u32 %p1, %r35, 37;",
-        "setp.lt.u32 %p1, %r35, %r3; setp.ge.u32 %p2, %r35, 50; or.pred %p1, %p1, %p2;",
+        "setp.ne.u32 %p1, %r1, 0;",
+        "setp.ne.u32 %p1, %r1, %r3;",
+        "sub.u32 %r21, %r31, 1; setp.ne.u32 %p1, %r1, %r21;",
+        "setp.ge.u32 %p1, %r1, 9;",
+        "setp.lt.u32 %p1, %r1, 37;",
+        "setp.lt.u32 %p1, %r1, %r3; setp.ge.u32 %p2, %r1, 50; or.pred %p1, %p1, %p2;",
     ];
     let first = [
         "",

@@ -149,6 +149,9 @@ impl Writer<'_> {
             self.line(&text.replace("%e", &format!("%e{n}")));
             self.kept.push(n);
         }
+        if self.random.below(4) == 0 {
+            self.line("add.u32 %z, %z, 5;");
+        }
         let (row, column) = match self.random.below(3) {
             0 => (self.part(), self.part()),
             _ => {
@@ -273,6 +276,7 @@ fn kernel(random: &mut Random) -> String {
         writer.line("add.u32 %sum, %sum, 1;");
     }
     writer.line("mad.lo.u32 %sum, %sum, 31, %u; mad.lo.u32 %sum, %sum, 31, %w;");
+    writer.line("mad.lo.u32 %sum, %sum, 31, %z;");
     for n in std::mem::take(&mut writer.kept) {
         writer.line(&format!(
             "and.b32 %j{n}, %e{n}, 8191; mul.wide.u32 %f{n}, %e{n}, 4; add.u64 %g{n}, %f{n}, %all;
@@ -288,7 +292,7 @@ fn kernel(random: &mut Random) -> String {
             .reg .b32 %q<8>, %r<8>, %s<8>, %t<8>, %u<8>, %y<8>, %n<12>, %i<32>, %k<32>, %v<32>, %w<32>;
             .reg .b32 %k, %sum, %me, %step, %block, %x, %start, %u, %w;
             .reg .b32 %d0, %d1, %d2, %dd, %warp;
-            .reg .b32 %e<32>, %j<32>;
+            .reg .b32 %e<32>, %j<32>, %z;
             .reg .b64 %f<32>, %g<32>, %all, %mine, %own, %a<32>, %b<32>, %c<32>;
             .reg .pred %p;
             ld.param.u64 %all, [all];
@@ -298,7 +302,7 @@ fn kernel(random: &mut Random) -> String {
             mov.u32 %me, %tid.x; mov.u32 %step, %ntid.x; mov.u32 %block, %ctaid.x;
             mad.lo.u32 %x, %block, %step, %me;
             mad.wide.u32 %own, %x, {}, %mine;
-            mov.u32 %sum, 0; mov.u32 %u, 0; mov.u32 %w, 0;
+            mov.u32 %sum, 0; mov.u32 %z, 0; mov.u32 %u, 0; mov.u32 %w, 0;
             {text}
             st.global.u32 [%own], %sum;
             ret;
