@@ -53,7 +53,7 @@ const ROW: &str = "mul.lo.u32 %r4, %r3, 5; add.u32 %r5, %r1, 3; rem.u32 %r8, %r5
     mul.wide.u32 %rd4, %r8, 4; add.u64 %rd5, %rd4, %rd1; ld.global.u32 %r10, [%rd5+8192];
     add.u32 %r12, %r8, %r10; st.global.u32 [%rd3+1024], %r12;";
 
-/// FAILS: each thread by itself adds 5 to what the one before has left for the group.
+/// Each thread by itself adds 5 to what it began with, not to what the one before has left.
 #[test]
 fn written_from_itself() {
     let body =
@@ -61,7 +61,7 @@ fn written_from_itself() {
     all_agree(&body, &[1], &[80, 160], &[4, 13, 14, 20]);
 }
 
-/// FAILS: the same under a guard.
+/// The same under a guard.
 #[test]
 fn written_from_itself_under_a_guard() {
     let body = format!(
@@ -71,7 +71,7 @@ fn written_from_itself_under_a_guard() {
     all_agree(&body, &[1], &[80, 160], &[4, 13, 14, 20]);
 }
 
-/// FAILS: the same with what counts up with the threads.
+/// The same with what counts up with the threads.
 #[test]
 fn written_from_itself_and_counting_up() {
     let body = format!(
@@ -81,7 +81,7 @@ fn written_from_itself_and_counting_up() {
     all_agree(&body, &[1], &[80, 160], &[4, 13, 14, 20]);
 }
 
-/// FAILS: a loop around what is assumed; the second thread begins with the first one's last count.
+/// A loop around what is assumed: no thread begins with the last count of the one before.
 #[test]
 fn counters_of_loops_around_the_step() {
     all_agree(
@@ -96,7 +96,7 @@ fn counters_of_loops_around_the_step() {
     );
 }
 
-/// FAILS: a loop on the way to the join. Where it counts down to 0, it goes round 2^32 times.
+/// A loop on the way to the join, also one that counts down to 0.
 #[test]
 fn counters_of_loops_on_the_way() {
     all_agree(
@@ -208,10 +208,9 @@ fn sides_that_are_left_out() {
             setp.lt.u32 %p3, %r27, 11; @%p3 bra more; on:"
         ),
         // The store is behind a branch that is left out; those that did not go there read it.
-        format!(
-            "@%p1 bra on; atom.global.add.u32 %r26, [%rd3], %r24; add.u32 %r27, %r27, %r26;
+        "@%p1 bra on; atom.global.add.u32 %r26, [%rd3], %r24; add.u32 %r27, %r27, %r26;
             st.shared.u32 [%r23], %r27; on: ld.shared.u32 %r26, [%r23]; add.u32 %r24, %r24, %r26;"
-        ),
+            .to_owned(),
         format!("@%p1 bra on; {red} vote.sync.ballot.b32 %r27, %p2, -1; on:"),
     ];
     let who = [
