@@ -161,9 +161,8 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Two sums of three numbers each that are loaded in three blocks with a cold way beside them;
-    /// all is added in the last.
-    fn sums(cold: bool) -> Function {
+    /// A function of an address.
+    pub(in crate::jit) fn function(body: impl FnOnce(&mut FunctionBuilder<'_>, Value)) -> Function {
         let mut func = Function::new();
         func.signature.params.push(AbiParam::new(types::I64));
         let mut context = FunctionBuilderContext::new();
@@ -172,6 +171,20 @@ pub(super) mod tests {
         b.append_block_params_for_function_params(begin);
         b.switch_to_block(begin);
         let from = b.block_params(begin)[0];
+        body(&mut b, from);
+        b.ins().return_(&[]);
+        b.seal_all_blocks();
+        b.finalize();
+        func
+    }
+
+    /// Two sums of three numbers each that are loaded in three blocks with a cold way beside them;
+    /// all is added in the last.
+    fn sums(cold: bool) -> Function {
+        function(|b, from| sums_of(b, from, cold))
+    }
+
+    fn sums_of(b: &mut FunctionBuilder<'_>, from: Value, cold: bool) {
         let mut loaded = vec![];
         for at in 0..3 {
             let (next, other) = (b.create_block(), b.create_block());
@@ -193,10 +206,6 @@ pub(super) mod tests {
             let at = 32 + 4 * sum as i32;
             b.ins().store(MemFlags::trusted(), all, from, at);
         }
-        b.ins().return_(&[]);
-        b.seal_all_blocks();
-        b.finalize();
-        func
     }
 
     /// What the operations are, block after block.

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Unrolled, that is one block. As it stands, each sum is loaded and stored for each product. Here
-//! the products are done at the block's end, for a few sums after the other, which stay in
-//! registers meanwhile: for all `k`, with some rows and columns at a time. What they multiply lies
-//! in the native stack, and is loaded once for each few.
+//! the products are done where the first sum is needed, for a few sums at a time, which stay in
+//! registers meanwhile: those of some rows and columns, for all `k`. What they multiply lies in the
+//! native stack, and is loaded once for each few.
 
 use std::collections::{HashMap, HashSet};
 
@@ -62,13 +62,13 @@ impl Tiles {
         tiles
     }
 
-    /// Whether an instruction is a product that is done in tiles.
+    /// The products of all sums.
     pub fn products(&self) -> HashSet<Inst> {
         let sums = self.blocks.iter().flat_map(|(_, sums)| sums);
         sums.flatten().copied().collect()
     }
 
-    /// Puts the products in order.
+    /// Does the products in tiles, where what they multiply is computed early enough.
     pub fn arrange(self, func: &mut Function) {
         for (block, sums) in self.blocks {
             let Some(end) = first_needed(func, block, &sums) else {
@@ -114,7 +114,7 @@ fn is_before(func: &Function, value: Value, inst: Inst) -> bool {
     }
 }
 
-/// A product of vectors that is added to a number.
+/// A product of vectors, and what is added to it.
 fn is_product(func: &Function, inst: Inst) -> bool {
     func.dfg.insts[inst].opcode() == Opcode::Fma
         && func.dfg.value_type(func.dfg.first_result(inst)).bits() == 128
@@ -308,11 +308,10 @@ impl Factors {
 
 #[cfg(test)]
 mod tests {
-    use cranelift_codegen::ir::AbiParam;
-    use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+    use cranelift_frontend::FunctionBuilder;
 
     use super::*;
-    use crate::jit::schedule::tests::opcodes;
+    use crate::jit::schedule::tests::{function, opcodes};
 
     /// What the first sum is needed for.
     #[derive(Clone, Copy, PartialEq)]
@@ -326,21 +325,17 @@ mod tests {
 
     /// Sums of products of four columns with each of some rows, `turns` of each.
     fn products(rows: usize, turns: i32, needed: Needed) -> Function {
-        let mut func = Function::new();
-        func.signature.params.push(AbiParam::new(types::I64));
-        let mut context = FunctionBuilderContext::new();
-        let mut b = FunctionBuilder::new(&mut func, &mut context);
-        let begin = b.create_block();
-        b.append_block_params_for_function_params(begin);
-        b.switch_to_block(begin);
-        let from = b.block_params(begin)[0];
+        function(|b, from| sums_of(b, from, rows, turns, needed))
+    }
+
+    fn sums_of(b: &mut FunctionBuilder<'_>, from: Value, rows: usize, turns: i32, needed: Needed) {
         let flags = MemFlags::trusted();
         let load =
             |b: &mut FunctionBuilder<'_>, at: i32| b.ins().load(types::F32X4, flags, from, 16 * at);
-        let begins = load(&mut b, 0);
+        let begins = load(b, 0);
         let mut sums = vec![begins; 4 * rows];
         for turn in 0..turns {
-            let factors: Vec<Value> = (0..4 + rows as i32).map(|at| load(&mut b, at)).collect();
+            let factors: Vec<Value> = (0..4 + rows as i32).map(|at| load(b, at)).collect();
             for at in 0..sums.len() {
                 let row = match needed == Needed::ByOthers && turn == turns - 1 && at > 0 {
                     true => sums[0],
@@ -355,10 +350,6 @@ mod tests {
         for (at, sum) in (0..).zip(&sums) {
             b.ins().store(flags, *sum, from, 16 * at);
         }
-        b.ins().return_(&[]);
-        b.seal_all_blocks();
-        b.finalize();
-        func
     }
 
     fn arranged(mut func: Function) -> Vec<Opcode> {
