@@ -223,8 +223,8 @@ pub(crate) struct BlockContext {
     pub polls: i32,
     /// In rounds: not 0 where the block goes on that was [`SUSPENDED`].
     pub resumes: u32,
-    /// In rounds: whether every lane's place is the one where it starts, as
-    /// [`AT_START`](super::rounds::AT_START) says.
+    /// In rounds: which lanes may stand elsewhere than where they start, by a number as
+    /// [`MOVED`](super::rounds::MOVED).
     pub start: u32,
     /// In rounds: the first warp's tile; the others follow, a [`Tile::stride`] apart.
     pub tiles: *mut Tile,

@@ -33,6 +33,13 @@ pub(crate) const START: u32 = 0;
 /// Where a thread stands that has ended.
 pub(crate) const ENDED: u32 = u32::MAX;
 
+/// In [`BlockContext::start`]: every lane may stand elsewhere than where it starts.
+pub(crate) const MOVED: u32 = 0;
+/// There: only the first lane of each warp may.
+pub(crate) const FIRSTS_MOVED: u32 = 1;
+/// There: all stand where they start.
+pub(crate) const AT_START: u32 = 2;
+
 /// A place in a kernel where its threads wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wait {
@@ -259,13 +266,6 @@ runtime! {
         0
     }
 }
-
-/// In [`BlockContext::start`]: every lane's place may be another than where it starts.
-pub(crate) const MOVED: u32 = 0;
-/// There: only that of each warp's first lane may.
-pub(crate) const FIRSTS_MOVED: u32 = 1;
-/// There: each is where it starts.
-pub(crate) const AT_START: u32 = 2;
 
 /// The block of a context, whose lanes are not all where they start from here on.
 fn moved<'a>(context: *mut BlockContext) -> &'a Block {

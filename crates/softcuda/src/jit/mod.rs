@@ -1,8 +1,8 @@
 //! PTX to native code, in four steps that read top to bottom: parse (crate `ptx`), check (`resolve`
 //! names, then `decode` each instruction into an [`Operation`]), lower (operations to Cranelift's
 //! IR), compile (Cranelift, with passes of ours: [`exits`], [`blocks`] and [`phis`] before its
-//! optimizer, [`schedule`], [`tiles`] and [`constants`] behind it, and instructions that it lacks put
-//! into its code: `stand_ins`).
+//! optimizer, [`schedule`], [`tiles`] and [`constants`] behind it, and instructions that it lacks
+//! put into its code: `stand_ins`).
 //!
 //! Parse and check happen when a module is loaded: what the driver's compiler refuses is refused
 //! there, with line and instruction. What is right and not run is remembered with the body, and

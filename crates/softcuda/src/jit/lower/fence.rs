@@ -102,7 +102,7 @@ impl Operation for Fence {
         if !cfg!(target_arch = "x86_64") {
             l.b.ins().fence();
         } else if self.full {
-            // An exchange keeps every order, too, and takes half as long as `mfence`.
+            // An exchange keeps every order, too, and takes less time than `mfence`.
             let own = slot(&mut l.b, 4);
             let own = l.b.ins().stack_addr(types::I64, own, 0);
             let zero = l.b.ins().iconst(types::I32, 0);

@@ -139,9 +139,9 @@ impl Assumed {
         steps.any(|assumption| assumption.derived[register.0 as usize])
     }
 
-    /// The registers that threads may have written by themselves where they join, if what is assumed
-    /// of a step does not hold, and whether each may be another than in threads that went on
-    /// together; `classes` is what is known if everything assumed holds.
+    /// The registers that threads may have written by themselves where they join, if what is
+    /// assumed of a step does not hold, and whether each may be another than in threads that went
+    /// on together; `classes` is what is known if everything assumed holds.
     pub fn written_apart(
         &self,
         body: &Body,

@@ -464,7 +464,7 @@ impl fmt::Display for Wide {
 }
 
 /// By block of a region, whether what was done must not be done again where the block begins: a
-/// store, or a whole loop. Some blocks are never come to.
+/// store, or a whole loop. Groups never come to blocks that are left out.
 fn past(narrow: &Narrow<'_>, region: usize, left_out: impl Fn(&usize) -> bool) -> Vec<bool> {
     let Narrow { facts, regions, .. } = narrow;
     let successors = &facts.control.graph.successors;

@@ -191,7 +191,7 @@ fn sides_that_are_left_out() {
         format!("@%p1 bra on; {red} exit; on:"),
         format!("@%p1 bra on; {red} mov.u32 %r27, 5; bar.sync 0; on:"),
         format!("@%p1 bra on; {red} trap; on:"),
-        format!("@%p1 bra on; {red} ld.global.u32 %r27, [%rd2+4096]; on:"),
+        format!("@%p1 bra on; {red} ld.global.u32 %r27, [%rd2+0x20000000]; on:"),
         format!("@!%p1 bra on; mad.lo.u32 %r24, %r24, 3, 1; bra out; on: {red} out:"),
         format!("@%p1 bra on; {red} @%p2 bra on; {red} mov.u32 %r27, 9; on:"),
         format!(

@@ -139,7 +139,7 @@ impl Writer<'_> {
         self.labels += 1;
         let n = self.labels;
         if self.random.below(3) == 0 {
-            // What counts up or is the same in all threads, written where some may be by themselves.
+            // What counts up or is the same in all threads, written where some may be alone.
             let text = self.pick(&[
                 "add.u32 %e, %x, 7;",
                 "mad.lo.u32 %e, %x, 2, 9;",

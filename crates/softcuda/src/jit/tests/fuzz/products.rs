@@ -134,12 +134,12 @@ fn kernel(random: &mut Random) -> String {
     }
     for sum in 0..sums {
         writer.line(&format!(
-            "mov.b{} %bits, %s{sum}; mad.lo.u{} %all64, %all64, 31, %bits;",
+            "mov.b{} %bits, %s{sum}; mad.lo.u{} %hash, %hash, 31, %bits;",
             8 * bytes,
             8 * bytes
         ));
     }
-    let text = writer.text.replace("%all64", "%hash");
+    let text = writer.text;
     let bits = 8 * bytes;
     harness::module(&format!(
         ".visible .entry k(.param .u64 all, .param .u64 mine)
