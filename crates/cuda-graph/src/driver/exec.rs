@@ -12,6 +12,7 @@ use super::{ask, call, calls, values};
 use crate::Result;
 
 /// Instantiates. The driver's verdict is in `params`.
+#[inline(always)]
 pub(crate) fn instantiate(
     graph: CUgraph,
     params: &mut CUDA_GRAPH_INSTANTIATE_PARAMS,

@@ -27,6 +27,7 @@ calls! {
     destroy(graph: CUgraph): cuGraphDestroy;
 }
 
+#[inline(always)]
 pub(crate) fn create() -> Result<CUgraph> {
     ask(ptr::null_mut(), |graph| call!(cuGraphCreate(graph, 0)))
 }

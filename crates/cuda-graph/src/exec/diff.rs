@@ -24,7 +24,7 @@ impl Exec {
     ///
     /// [`Error::UnknownSource`]; [`Error::GraphGone`]. Otherwise as [`Graph::diff`].
     pub fn diff(&self, new: &Graph) -> Result<Difference> {
-        driver::bind(&self.context)?;
+        driver::bind(self.context())?;
         let (own, _) = self.source.as_ref().ok_or(Error::UnknownSource)?;
         let (mut theirs, mut ours) = lock_both(new.hierarchy(), own);
         let compared = self.compare(new, &mut theirs, ours.as_deref_mut());
@@ -65,7 +65,7 @@ impl Exec {
                 return op.clone();
             }
             // What is not known here is what the definition says, as long as both say nothing.
-            let defined = state.bodies.get(body as usize);
+            let defined = state.bodies.get(body);
             let defined = defined.and_then(|graph| graph.content(index));
             match (content, defined) {
                 (_, Some(defined)) if defined.op().is_none() && !self.is_replaced => {
@@ -76,7 +76,7 @@ impl Exec {
             }
         });
         old.each(&mut |node| {
-            let defined = state.bodies.get(node.id.body as usize);
+            let defined = state.bodies.get(node.id.body);
             let defined = defined.and_then(|graph| graph.content(node.id.index));
             let content = self.table.get(node.id);
             node.is_defined = !self.is_replaced

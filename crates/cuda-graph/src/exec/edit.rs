@@ -52,13 +52,14 @@ impl Exec {
             error,
             restored: true,
         };
-        driver::bind_some(&self.context).map_err(nothing_done)?;
+        driver::bind_some(self.context()).map_err(nothing_done)?;
         if self.optimized.is_some() {
             return self.patch_optimized(patches);
         }
         let Some((source, _)) = &self.source else {
             return Err(nothing_done(Error::UnknownSource));
         };
+        let context = self.context.as_ref().unwrap_or(&source.context);
         // Nobody else has the definition of a replayed executable, so nobody waits.
         let state = source.look();
         let mut gone = SmallVec::<[Owner; 2]>::new();
@@ -92,7 +93,7 @@ impl Exec {
                     nodes.push(*node);
                 } else if is_again {
                     // Several arguments of a kernel are set at once.
-                } else if let Err(error) = set_kernel(&self.context, self.raw, &state, *node, op) {
+                } else if let Err(error) = set_kernel(context, self.raw, &state, *node, op) {
                     failed = Some(error);
                     break 'all;
                 } else {
@@ -107,7 +108,7 @@ impl Exec {
                 let Some(AnyOp::Kernel(op)) = self.table.get(*node) else {
                     continue;
                 };
-                if let Err(error) = set_kernel(&self.context, self.raw, &state, *node, op) {
+                if let Err(error) = set_kernel(context, self.raw, &state, *node, op) {
                     failed = Some(error);
                     break;
                 }
@@ -129,7 +130,7 @@ impl Exec {
             for (node, used) in patch.uses {
                 if let Some(AnyOp::Kernel(op)) = self.table.edit(node) {
                     op.arguments_mut().patch((*used).into(), old, drop);
-                    restored &= set_kernel(&self.context, self.raw, &state, *node, op).is_ok();
+                    restored &= set_kernel(context, self.raw, &state, *node, op).is_ok();
                 }
             }
         }
@@ -218,7 +219,7 @@ impl Exec {
             error,
             restored: true,
         };
-        driver::bind(&self.context).map_err(nothing_done)?;
+        driver::bind(self.context()).map_err(nothing_done)?;
         if self.optimized.is_some() {
             let edits: Vec<_> = edits.iter().map(|edit| (edit.node, &edit.op)).collect();
             let set = self.set_optimized(&edits, &|_, id, op| op.name(id.index));
@@ -231,7 +232,7 @@ impl Exec {
         let state = source.look();
         for (done, edit) in edits.iter().enumerate() {
             let set = match state.handle_of(&edit.node) {
-                Some(raw) => edit.op.set_in(&self.context, self.raw, raw),
+                Some(raw) => edit.op.set_in(self.context(), self.raw, raw),
                 None => Err(Error::GraphGone),
             };
             let Err(error) = set else { continue };
@@ -240,7 +241,7 @@ impl Exec {
                 let raw = state.handle_of(&edit.node);
                 let restored = old
                     .zip(raw)
-                    .map(|(old, raw)| old.set_in(&self.context, self.raw, raw));
+                    .map(|(old, raw)| old.set_in(self.context(), self.raw, raw));
                 matches!(restored, Some(Ok(())))
             });
             let error = error.about(edit.op.name(edit.node.index), "updating");

@@ -96,6 +96,7 @@ impl Graph {
     /// go while launches of ranks run is waited for, for 30 seconds; it goes once no rank's launch
     /// runs in the context.
     /// [`Error::SideBySide`] if conditional nodes could run at once that must take turns.
+    #[inline]
     pub fn instantiate(&self) -> Result<Exec> {
         self.instantiate_with(&InstantiateOptions::default())
     }
@@ -107,29 +108,36 @@ impl Graph {
     /// As [`instantiate`](Graph::instantiate).
     pub fn instantiate_with(&self, options: &InstantiateOptions) -> Result<Exec> {
         driver::bind(self.context())?;
-        let mut begun = None;
+        match self.hierarchy().is_left() {
+            false => self.make(options),
+            true => self.make_patiently(options),
+        }
+    }
+
+    /// Waits for the executable that was let go, if there may be one alone.
+    #[cold]
+    fn make_patiently(&self, options: &InstantiateOptions) -> Result<Exec> {
+        let begun = Instant::now();
         loop {
             let is_left = self.hierarchy().is_left();
             match self.make(options) {
                 Err(Error::Instantiate {
                     reason: InstantiateFailure::HasExecutable,
                     ..
-                }) if is_left && begun.get_or_insert_with(Instant::now).elapsed() < PATIENCE => {
-                    thread::sleep(PAUSE)
-                }
+                }) if is_left && begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
                 made => return made,
             }
         }
     }
 
+    #[inline(always)]
     fn make(&self, options: &InstantiateOptions) -> Result<Exec> {
         let mut state = self.hierarchy().lock();
         if !options.optimize.is_none() {
             return self.make_optimized(&mut state, options);
         }
         let (raw, others) = self.instantiate_raw(&mut state, options)?;
-        let source = Some((self, &mut *state));
-        Ok(Exec::of(raw, self.context(), source, others, Some(options)))
+        Ok(Exec::of(raw, self, &mut state, others, Some(options)))
     }
 
     // Not inlined: its frame is large, and most graphs are instantiated as they are.
@@ -143,8 +151,7 @@ impl Graph {
                 (raw, others, None)
             }
         };
-        let source = Some((self, state));
-        let mut exec = Exec::of(raw, self.context(), source, others, Some(options));
+        let mut exec = Exec::of(raw, self, state, others, Some(options));
         if optimized.as_ref().is_some_and(|made| made.has_read()) {
             exec.table.hold(self.hierarchy().clone());
         }
@@ -153,6 +160,7 @@ impl Graph {
     }
 
     /// Has the driver instantiate the graph as it is.
+    #[inline(always)]
     pub(super) fn instantiate_raw(
         &self,
         state: &mut State,
@@ -178,14 +186,20 @@ impl Graph {
     }
 
     /// Refuses what would run at once and must not. Returns what launches heed of others.
+    #[inline]
     pub(super) fn checked(
         &self,
         state: &mut State,
         loops_at_once: bool,
     ) -> Result<Option<Arc<Others>>> {
-        if !state.has_uncommon() && !state.may_branch {
-            return Ok(None);
+        match state.has_uncommon() || state.may_branch {
+            false => Ok(None),
+            true => self.check_all(state, loops_at_once),
         }
+    }
+
+    #[inline(never)]
+    fn check_all(&self, state: &mut State, loops_at_once: bool) -> Result<Option<Arc<Others>>> {
         let communicators = self.check_collectives(state)?;
         let mut turns = None;
         if state.may_branch && !loops_at_once {

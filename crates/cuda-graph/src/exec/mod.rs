@@ -52,7 +52,8 @@ use turns::Turns;
 pub struct Exec {
     raw: CUgraphExec,
     owned: bool,
-    context: Arc<CudaContext>,
+    /// The context that it was made in. None: its definition's.
+    context: Option<Arc<CudaContext>>,
     /// The hierarchy of its definition, and the number of the graph in it. The driver names the
     /// nodes by those of the definition, so that stays until this is gone.
     source: Option<(Arc<Hierarchy>, u32)>,
@@ -271,8 +272,11 @@ impl Exec {
     }
 
     /// The context that it was made in.
+    #[inline]
     pub fn context(&self) -> &Arc<CudaContext> {
-        &self.context
+        let definition = || self.source.as_ref().map(|(source, _)| &source.context);
+        let context = self.context.as_ref().or_else(definition);
+        context.expect("what has no context of its own has a definition")
     }
 
     /// The options that it was made with, but for the upload. The driver does not tell all of them:
@@ -346,7 +350,7 @@ impl Exec {
         source: Option<&Graph>,
     ) -> Exec {
         let Some(source) = source else {
-            return Exec::of(raw, context, None, None, None);
+            return Exec::alone(raw, context);
         };
         let mut state = source.hierarchy().lock();
         let has_loops = state.has_loops(source.body_index());
@@ -355,48 +359,62 @@ impl Exec {
         let communicators = state.communicators(source.body_index());
         let meeting = source.meeting(&communicators).ok().flatten();
         let others = Others::of(turns, meeting);
-        Exec::of(raw, context, Some((source, &mut state)), others, None)
+        let mut exec = Exec::of(raw, source, &mut state, others, None);
+        exec.context = Some(context.clone());
+        exec
     }
 
+    /// Of a graph, in its context.
     #[inline(always)]
     fn of(
         raw: CUgraphExec,
-        context: &Arc<CudaContext>,
-        source: Option<(&Graph, &mut State)>,
+        source: &Graph,
+        state: &mut State,
         others: Option<Arc<Others>>,
         options: Option<&InstantiateOptions>,
     ) -> Exec {
-        let (source, table, version, claim, branches) = match source {
-            None => Default::default(),
-            Some((graph, state)) => {
-                let body = graph.body_index();
-                state.executables = state.executables.saturating_add(1);
-                (
-                    Some((graph.hierarchy().clone(), body)),
-                    Table::of(state, body),
-                    Some(state.watch(body)),
-                    state.claim(body),
-                    state.may_branch,
-                )
-            }
-        };
+        let body = source.body_index();
+        state.executables = state.executables.saturating_add(1);
         Exec {
             raw,
             owned: true,
-            context: context.clone(),
-            source,
-            table,
+            context: None,
+            source: Some((source.hierarchy().clone(), body)),
+            table: Table::of(state, body),
             last: Launched::Never,
             behind: None,
             retired: None,
             options: options.map(InstantiateOptions::kept),
-            branches,
+            branches: state.may_branch,
             others,
             optimized: None,
             report: None,
-            version,
+            version: Some(state.watch(body)),
             is_replaced: false,
-            claim,
+            claim: state.claim(body),
+            not_sync: PhantomData,
+        }
+    }
+
+    /// Of a definition that is not known.
+    fn alone(raw: CUgraphExec, context: &Arc<CudaContext>) -> Exec {
+        Exec {
+            raw,
+            owned: true,
+            context: Some(context.clone()),
+            source: None,
+            table: Table::default(),
+            last: Launched::Never,
+            behind: None,
+            retired: None,
+            options: None,
+            branches: false,
+            others: None,
+            optimized: None,
+            report: None,
+            version: None,
+            is_replaced: false,
+            claim: None,
             not_sync: PhantomData,
         }
     }
@@ -442,7 +460,8 @@ impl Exec {
 impl Drop for Exec {
     fn drop(&mut self) {
         if self.owned && self.branches {
-            let husk = Exec::of(std::ptr::null_mut(), &self.context, None, None, None);
+            let context = self.context().clone();
+            let husk = Exec::alone(std::ptr::null_mut(), &context);
             let mut exec = std::mem::replace(self, husk);
             self.owned = false;
             let source = exec.source.as_ref().map(|(source, _)| source.clone());
@@ -452,7 +471,7 @@ impl Drop for Exec {
                 source.iter().for_each(|source| source.has_left());
                 Box::new(exec) as _
             };
-            return when_idle(self.context.clone(), Box::new(destroy));
+            return when_idle(context, Box::new(destroy));
         }
         self.destroy();
         driver::capture::undisturbed(|| {

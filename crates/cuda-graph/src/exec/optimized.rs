@@ -418,7 +418,7 @@ impl Exec {
             _ => edited.get(&at).copied().or_else(|| known(at)),
         };
         // They are not set: if planning anew fails, one that is alone does what it did.
-        let parted = optimized.parted(edits, &self.context, &now);
+        let parted = optimized.parted(edits, self.context(), &now);
         let mut broken = parted.clone();
         for (done, (id, op)) in edits.iter().enumerate() {
             let is_refused = known(place(*id)).is_some_and(|was| !is_taken_over(was, op));
@@ -429,7 +429,7 @@ impl Exec {
                     code: CUresult::CUDA_ERROR_INVALID_VALUE,
                 })),
                 false if parted.contains(&place(*id)) => continue,
-                false => optimized.set(&self.context, self.raw, place(*id), &now),
+                false => optimized.set(self.context(), self.raw, place(*id), &now),
             };
             let error = match set {
                 Ok(()) => continue,
@@ -440,7 +440,7 @@ impl Exec {
                 Err(NotSet::Error(error)) => error,
             };
             let restored = edits[..=done].iter().rev().all(|(id, _)| {
-                let set = optimized.set(&self.context, self.raw, place(*id), &known);
+                let set = optimized.set(self.context(), self.raw, place(*id), &known);
                 broken.contains(&place(*id)) || set.is_ok()
             });
             return Err((error.about(name(self, *id, op), "updating"), restored));
@@ -494,7 +494,7 @@ impl Exec {
         };
         let done = match is_joined {
             _ if is_assumed => Err(NotSet::Assumed),
-            true => optimized.set(&self.context, self.raw, at, &|at| self.known(at)),
+            true => optimized.set(self.context(), self.raw, at, &|at| self.known(at)),
             false => {
                 let raw = self.raw;
                 let set_all = |enabled| {
@@ -598,7 +598,7 @@ impl Exec {
     /// Plans and instantiates the graph anew, with what its nodes do now and what `edits` say.
     #[cold]
     fn plan_anew(&mut self, pins: Pins<'_>, edits: &[(NodeId, &AnyOp)]) -> Result<()> {
-        driver::bind(&self.context)?;
+        driver::bind(self.context())?;
         let Some(optimized) = &self.optimized else {
             return Err(Error::UnknownSource);
         };
@@ -630,8 +630,8 @@ impl Exec {
         }
         let behind = self.end_of_launches()?;
         let (planning, mut report) =
-            Optimized::planned(base, &self.context, options.optimize, pinned, &disabled);
-        let emitted = Emitted::of(&planning.plan, &self.context)?;
+            Optimized::planned(base, self.context(), options.optimize, pinned, &disabled);
+        let emitted = Emitted::of(&planning.plan, self.context())?;
         let made = Optimized::instantiated(planning, emitted, &options, disabled)?;
         report.fallbacks = self.fallbacks() + 1;
         tracing::debug!("an update broke what a pass had assumed: the graph is planned anew");
@@ -658,7 +658,7 @@ impl Exec {
         let words = self.take_words();
         words.into_iter().for_each(|words| self.let_go(words));
         // Launches in flight go on. The definition goes after its executable.
-        let mut old = Exec::of(old_raw, &self.context, None, None, None);
+        let mut old = Exec::alone(old_raw, self.context());
         old.branches = self.branches;
         old.optimized = self.optimized.replace(new);
         drop(old);
@@ -682,6 +682,7 @@ impl Exec {
             code: CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
         };
         let fallbacks = self.fallbacks();
+        let context = self.context().clone();
         let Some(optimized) = &mut self.optimized else {
             return Err(Error::UnknownSource);
         };
@@ -703,9 +704,9 @@ impl Exec {
         let options = self.options.clone().unwrap_or_default();
         let (pinned, disabled) = (optimized.pinned.clone(), optimized.disabled.clone());
         let (mut planning, mut report) =
-            Optimized::planned(base, &self.context, options.optimize, pinned, &disabled);
+            Optimized::planned(base, &context, options.optimize, pinned, &disabled);
         report.fallbacks = fallbacks;
-        let emitted = Emitted::of(&planning.plan, &self.context)?;
+        let emitted = Emitted::of(&planning.plan, &context)?;
         let raw = emitted.graph().hierarchy().look().body(0)?.raw;
         if planning.plan.has_shape_of(&optimized.plan)
             && planning.plan.has_names_of(&optimized.plan)

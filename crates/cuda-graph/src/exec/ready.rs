@@ -85,7 +85,7 @@ impl Exec {
             let values_at = begin.cast::<u64>();
             values_at.copy_from_nonoverlapping(values.as_ptr(), values.len());
         }
-        let params = op.with_launch(self.context.cu_ctx(), |params| CUDA_KERNEL_NODE_PARAMS {
+        let params = op.with_launch(self.context().cu_ctx(), |params| CUDA_KERNEL_NODE_PARAMS {
             kernelParams: first,
             ..*params
         });
@@ -100,6 +100,6 @@ impl Exec {
     /// Makes the context the thread's if none is, for [`Ready::set`].
     #[inline]
     pub(crate) fn bind_some(&self) -> Result<()> {
-        driver::bind_some(&self.context)
+        driver::bind_some(self.context())
     }
 }

@@ -3,13 +3,12 @@
 use std::mem;
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::Owner;
 use crate::error::{NodeKind, NodeName};
 use crate::graph::NodeId;
 use crate::graph::content::{Content, Contents};
 use crate::graph::diff::counterparts;
+use crate::graph::graphs::Graphs;
 use crate::graph::shape::Shape;
 use crate::graph::state::State;
 use crate::op::Op;
@@ -20,21 +19,37 @@ use crate::op::Op;
 #[derive(Default)]
 pub(super) struct Table {
     /// Empty for graphs that are not in the executable.
-    graphs: SmallVec<[Contents; 1]>,
+    graphs: Graphs<Contents>,
     /// Owners that belong to no node.
     kept: Vec<Owner>,
 }
 
 impl Table {
     /// What graph `body`, and everything inside of it, does now.
+    #[inline]
     pub(super) fn of(state: &mut State, body: u32) -> Table {
+        // Most graphs are roots with none inside, and need no list of graphs.
+        if let (0, Some(root)) = (body, state.bodies.get_mut(0))
+            && root.inside.is_empty()
+            && root.lingering.is_empty()
+        {
+            return Table {
+                graphs: Graphs::new(root.contents.share()),
+                kept: Vec::new(),
+            };
+        }
+        Table::of_all(state, body)
+    }
+
+    #[inline(never)]
+    fn of_all(state: &mut State, body: u32) -> Table {
         let mut table = Table::default();
         table.share(state, body);
         table
     }
 
     fn share(&mut self, state: &mut State, body: u32) {
-        let Some(graph) = state.bodies.get_mut(body as usize) else {
+        let Some(graph) = state.bodies.get_mut(body) else {
             return;
         };
         self.kept.extend_from_slice(&graph.lingering);
@@ -46,28 +61,31 @@ impl Table {
     }
 
     fn put(&mut self, number: u32, contents: Contents) {
-        let number = number as usize;
-        match self.graphs.get_mut(number) {
-            Some(place) => *place = contents,
-            None => {
-                (self.graphs.len()..number).for_each(|_| self.graphs.push(Contents::default()));
-                self.graphs.push(contents);
-            }
+        while self.graphs.len() <= number {
+            self.graphs.push(Contents::default());
         }
+        self.graphs[number] = contents;
     }
 
     #[inline]
     pub(super) fn get(&self, node: NodeId) -> Option<&Content> {
-        self.graphs
-            .get(node.body as usize)?
-            .get(node.index as usize)
+        self.graphs.get(node.body)?.get(node.index as usize)
     }
 
     /// A node's place, to be changed.
     #[inline]
     pub(super) fn edit(&mut self, node: &NodeId) -> Option<&mut Content> {
-        let contents = self.graphs.get_mut(node.body as usize)?;
+        let contents = self.graphs.get_mut(node.body)?;
         contents.edit().get_mut(node.index as usize)
+    }
+
+    /// As [`edit`](Table::edit), if the list is the table's own.
+    #[inline(always)]
+    pub(super) fn own(&mut self, node: &NodeId) -> Option<&mut Content> {
+        match self.graphs.get_mut(node.body)? {
+            Contents::Own(list) => list.get_mut(node.index as usize),
+            Contents::Shared(_) => None,
+        }
     }
 
     /// Holds what belongs to no node.
@@ -78,7 +96,7 @@ impl Table {
     /// An empty table that holds what another one holds.
     pub(super) fn holding(other: Table) -> Table {
         Table {
-            graphs: SmallVec::new(),
+            graphs: Graphs::default(),
             kept: vec![other.into_owner()],
         }
     }
@@ -90,7 +108,7 @@ impl Table {
     /// Takes the lists of some graphs out.
     pub(super) fn take_if(&mut self, take: impl Fn(u32) -> bool) -> Table {
         let mut taken = Table::default();
-        for (number, contents) in (0..).zip(&mut self.graphs) {
+        for (number, contents) in (0..).zip(self.graphs.iter_mut()) {
             if !contents.is_empty() && take(number) {
                 taken.put(number, mem::take(contents));
             }
@@ -106,8 +124,8 @@ impl Table {
     /// for single nodes.
     pub(super) fn pair(&mut self, old: &Table, own: &Shape, other: &Shape, from: &State) {
         counterparts(own, other, &mut |body, counterpart, nodes| {
-            let mut contents = old.graphs.get(body as usize).map_or_else(Vec::new, names);
-            let graph = &from.bodies[counterpart as usize];
+            let mut contents = old.graphs.get(body).map_or_else(Vec::new, names);
+            let graph = &from.bodies[counterpart];
             for &(node, counterpart) in nodes {
                 let node = node as usize;
                 if contents.len() <= node {
@@ -123,7 +141,7 @@ impl Table {
 
     /// Takes over what the nodes of `old` are called. What they do is not known any more.
     pub(super) fn forget(&mut self, old: &Table) {
-        for (number, contents) in (0..).zip(&old.graphs) {
+        for (number, contents) in (0..).zip(old.graphs.iter()) {
             if !contents.is_empty() {
                 self.put(number, names(contents).into());
             }
@@ -152,7 +170,7 @@ impl Table {
 
     /// Calls `visit` with the graph, the number and the content of every node.
     pub(super) fn each(&self, visit: &mut dyn FnMut(u32, u32, &Content)) {
-        for (graph, contents) in (0..).zip(&self.graphs) {
+        for (graph, contents) in (0..).zip(self.graphs.iter()) {
             for (index, content) in (0..).zip(&**contents) {
                 visit(graph, index, content);
             }

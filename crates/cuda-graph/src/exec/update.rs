@@ -13,7 +13,7 @@ use crate::graph::diff::Compared;
 use crate::graph::operation::Holds;
 use crate::graph::state::{Hierarchy, State, lock_both};
 use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, Operation};
-use crate::op::{Op, all_stay, stays_with};
+use crate::op::{KernelOp, Op, all_stay, stays_with};
 use crate::{Error, Result, driver};
 
 /// How an executable was updated from a graph.
@@ -67,7 +67,7 @@ impl Exec {
     /// [`Error::Update`] says why, and names the node where the driver does; [`Error::SideBySide`].
     /// The executable is then what it was.
     pub fn update_in_place(&mut self, graph: &Graph) -> Result<()> {
-        driver::bind(&self.context)?;
+        driver::bind(self.context())?;
         let own = self.source.clone();
         let (mut theirs, mut ours) = match &own {
             Some((own, _)) => lock_both(graph.hierarchy(), own),
@@ -179,6 +179,47 @@ impl Exec {
     pub fn update<O: Operation>(&mut self, node: Node<O>, op: impl Borrow<O>) -> Result<()> {
         // The node is looked at where it lies: the compiler would copy it to the stack.
         let (op, id) = (op.borrow(), node.id_ref());
+        if let Some(launch) = op.launch()
+            && op.of_communicator().is_none()
+            && self.updates_plainly(id, launch)?
+        {
+            return Ok(());
+        }
+        self.update_by(id, op)
+    }
+
+    /// Updates a node by a plain launch, in the place of one that holds the same. Returns whether
+    /// it was so: most updates are, and there is little to ask then.
+    #[inline(always)]
+    fn updates_plainly(&mut self, id: &NodeId, op: &KernelOp) -> Result<bool> {
+        let Some((source, _)) = &self.source else {
+            return Ok(false);
+        };
+        if id.hierarchy != source.id || self.optimized.is_some() || self.context.is_some() {
+            return Ok(false);
+        }
+        let Some(AnyOp::Kernel(now)) = self.table.own(id) else {
+            return Ok(false);
+        };
+        let Some(alike) = op.alike(now) else {
+            return Ok(false);
+        };
+        driver::bind_some(&source.context)?;
+        let state = source.look();
+        let Some(raw) = state.handle_of(id) else {
+            return Ok(false);
+        };
+        if let Err(error) = alike.set_in(&source.context, self.raw, raw) {
+            drop(state);
+            return Err(error.about(self.table.name(*id), "updating"));
+        }
+        drop(state);
+        alike.assign();
+        Ok(true)
+    }
+
+    #[inline(never)]
+    fn update_by<O: Operation>(&mut self, id: &NodeId, op: &O) -> Result<()> {
         if let Holds::Copy(child) = op.holds() {
             return self.update_child(*id, child);
         }
@@ -188,20 +229,18 @@ impl Exec {
         let Some(content) = self.table.edit(id).filter(|_| id.hierarchy == source.id) else {
             return Err(self.why_not_found(*id));
         };
-        let are_plain = op.is_plain() && content.is_plain();
-        if !(are_plain && op.kind() == id.kind) {
-            check(source, content, *id, op)?;
-        }
+        check(source, content, *id, op)?;
         if self.optimized.is_some() {
             return self.update_optimized(*id, op.clone().into_any());
         }
-        driver::bind_some(&self.context)?;
+        let context = self.context.as_ref().unwrap_or(&source.context);
+        driver::bind_some(context)?;
         let state = source.look();
         let Some(raw) = state.handle_of(id) else {
             drop(state);
             return Err(self.why_not_found(*id));
         };
-        let set = op.set_in(&self.context, self.raw, raw);
+        let set = op.set_in(context, self.raw, raw);
         drop(state);
         if let Err(error) = set {
             return Err(error.about(content.name(id.index), "updating"));
@@ -219,7 +258,7 @@ impl Exec {
     /// As [`update`](Exec::update), of an executable of another graph than the definition.
     #[cold]
     fn update_optimized(&mut self, id: NodeId, op: AnyOp) -> Result<()> {
-        driver::bind_some(&self.context)?;
+        driver::bind_some(self.context())?;
         let is_there = |(source, _): &(Arc<Hierarchy>, u32)| source.look().handle_of(&id).is_some();
         if !self.source.as_ref().is_some_and(is_there) {
             return Err(self.why_not_found(id));
@@ -248,7 +287,7 @@ impl Exec {
 
     /// Makes one node run what another graph does now.
     pub(super) fn update_child(&mut self, id: NodeId, op: &ChildOp) -> Result<()> {
-        driver::bind(&self.context)?;
+        driver::bind(self.context())?;
         let source = self.find(id)?.0.clone();
         if id.kind != NodeKind::Child {
             return Err(Error::WrongKind {
@@ -334,7 +373,7 @@ impl Exec {
         action: &'static str,
         call: impl FnOnce(CUgraphNode) -> Result<R>,
     ) -> Result<R> {
-        driver::bind(&self.context)?;
+        driver::bind(self.context())?;
         let (source, content) = self.find(id)?;
         let name = || content.name(id.index);
         if id.kind == NodeKind::Conditional {
@@ -366,7 +405,7 @@ impl Exec {
             },
             Some((source, _)) => {
                 let state = source.look();
-                let body = state.bodies.get(id.body as usize);
+                let body = state.bodies.get(id.body);
                 match (self.table.get(id), body) {
                     (Some(_), Some(body)) if body.raw.is_null() => Error::GraphGone,
                     (Some(now), _) => Error::NodeGone {
@@ -383,7 +422,6 @@ impl Exec {
 }
 
 /// Refuses what the node cannot do. Plain launches can take each other's place.
-#[inline(never)]
 fn check<O: Operation>(source: &Hierarchy, now: &Content, id: NodeId, op: &O) -> Result<()> {
     let name = || Box::new(now.name(id.index));
     if op.kind() != id.kind {
@@ -415,10 +453,7 @@ impl State {
     /// The driver's handle of a node of this hierarchy, if it is there.
     #[inline]
     pub(super) fn handle_of(&self, id: &NodeId) -> Option<CUgraphNode> {
-        let body = self.bodies.get(id.body as usize)?;
-        if body.raw.is_null() {
-            return None;
-        }
-        body.handle(id.index)
+        // A graph that is gone has no nodes.
+        self.bodies.get(id.body)?.handle(id.index)
     }
 }

@@ -112,7 +112,7 @@ impl State {
 
     /// Graph `body` holds what graph `of` of `from`, and everything inside of it, uses.
     fn hold_all(&mut self, from: &State, of: u32, body: u32) {
-        let lingering = &mut self.bodies[body as usize].lingering;
+        let lingering = &mut self.bodies[body].lingering;
         from.each_body(of, &mut |_, graph| {
             let owners = graph.contents.iter().flat_map(Op::owners);
             lingering.extend(owners.chain(&graph.lingering).cloned());
@@ -124,8 +124,8 @@ impl State {
     /// Nodes that the driver cannot match are read from it later. Until it is gone, the copy holds
     /// what they use.
     pub(super) fn mirror(&mut self, from: &State, of: u32, to: u32) {
-        let source = &from.bodies[of as usize];
-        let raw = self.bodies[to as usize].raw;
+        let source = &from.bodies[of];
+        let raw = self.bodies[to].raw;
         let mut complete = true;
         let mut copied = BTreeMap::new();
         for (node, content) in (0..).zip(&*source.contents) {
@@ -134,19 +134,19 @@ impl State {
             };
             let inside = source.inside(node);
             if let Ok(copy) = driver::graph::find_in_clone(handle, raw) {
-                let index = self.bodies[to as usize].push(copy, content.clone());
+                let index = self.bodies[to].push(copy, content.clone());
                 copied.insert(node, index);
                 if !inside.is_empty() {
                     self.mirror_child(from, inside.start, to, index);
                 }
             } else {
                 complete = false;
-                let lingering = &mut self.bodies[to as usize].lingering;
+                let lingering = &mut self.bodies[to].lingering;
                 lingering.extend_from_slice(content.owners());
                 inside.for_each(|inside| self.hold_all(from, inside, to));
             }
         }
-        let body = &mut self.bodies[to as usize];
+        let body = &mut self.bodies[to];
         body.lingering.extend_from_slice(&source.lingering);
         body.ascending = complete && source.ascending;
         if !source.ends.is_plain() {

@@ -98,7 +98,16 @@ impl Contents {
     }
 
     /// The same list, shared.
+    #[inline]
     pub(crate) fn share(&mut self) -> Contents {
+        if let Contents::Shared(list) = self {
+            return Contents::Shared(list.clone());
+        }
+        self.share_own()
+    }
+
+    #[inline(never)]
+    fn share_own(&mut self) -> Contents {
         if let Contents::Own(list) = self {
             *self = Contents::Shared(Arc::new(mem::take(list)));
         }

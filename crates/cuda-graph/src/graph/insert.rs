@@ -5,9 +5,9 @@ use std::mem;
 use std::ops::Range;
 
 use cudarc::driver::sys::{CUgraph, CUgraphNode, CUgraphNodeParams, CUgraphNodeType};
-use smallvec::smallvec;
 
 use super::content::Content;
+use super::graphs::Graphs;
 use super::operation::{AnyOp, Holds, Operation};
 use super::state::{Body, Hierarchy, RawNodes, State, check};
 use super::{Graph, NodeId, NodeSet};
@@ -114,7 +114,7 @@ impl State {
         bodies: Option<Range<u32>>,
     ) -> Result<u32> {
         self.about_to_change();
-        let raw = self.bodies.as_slice()[body as usize].raw;
+        let raw = self.bodies[body].raw;
         let added = match op.holds() {
             Holds::Bodies(branching) => branching.add_to(&hierarchy.context, raw, after),
             _ => op
@@ -178,10 +178,10 @@ impl State {
     fn take_in(&mut self, body: u32, node: u32, other: &mut State) {
         self.may_branch |= other.may_branch;
         self.conditions += other.conditions;
-        let first = self.bodies.len() as u32;
+        let first = self.bodies.len();
         // What is left of it holds nothing.
-        let nothing = smallvec![Body::default()];
-        for mut graph in mem::replace(&mut other.bodies, nothing) {
+        let nothing = Graphs::new(Body::default());
+        for mut graph in mem::replace(&mut other.bodies, nothing).into_values() {
             graph.parent = Some(match graph.parent {
                 Some((parent, node)) => (parent + first, node),
                 None => (body, node),
@@ -191,13 +191,13 @@ impl State {
             }
             self.bodies.push(graph);
         }
-        let parent = &mut self.bodies[body as usize];
+        let parent = &mut self.bodies[body];
         parent.inside.insert(node, first..first + 1);
     }
 
     #[inline]
     fn put(&mut self, body: u32, node: CUgraphNode, content: Content, slot: Slot) -> u32 {
-        let body = &mut self.bodies.as_mut_slice()[body as usize];
+        let body = &mut self.bodies[body];
         match slot {
             Slot::New => body.push(node, content),
             Slot::Reserved(index) => body.take_place(index, node, content),
@@ -214,11 +214,11 @@ impl State {
         self.may_branch = true;
         let numbers = reserved.unwrap_or_else(|| self.reserve(inside.len() as u32));
         for (number, &raw) in numbers.clone().zip(inside) {
-            let inside = &mut self.bodies[number as usize];
+            let inside = &mut self.bodies[number];
             inside.raw = raw;
             inside.parent = Some((body, node));
         }
-        let graph = &mut self.bodies[body as usize];
+        let graph = &mut self.bodies[body];
         graph.inside.insert(node, numbers);
         // A spare condition that a node uses is spare no more.
         if let Some(Holds::Bodies(branching)) = graph.content(node).map(AnyOp::holds) {

@@ -10,7 +10,9 @@ pub(crate) mod data_order;
 pub(crate) mod diff;
 mod edges;
 mod ends;
+pub(crate) mod graphs;
 mod insert;
+pub(crate) mod lock;
 mod node;
 pub(crate) mod operation;
 mod raw;
@@ -343,7 +345,7 @@ impl Graph {
     pub fn name(&self, node: impl Into<NodeId>) -> NodeName {
         let id = node.into();
         let state = self.hierarchy().lock();
-        let body = state.bodies.get(id.body as usize);
+        let body = state.bodies.get(id.body);
         let body = body.filter(|_| id.hierarchy == self.hierarchy().id);
         match body.and_then(|body| body.content(id.index)) {
             Some(content) => content.name(id.index),

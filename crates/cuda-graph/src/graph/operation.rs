@@ -247,11 +247,6 @@ impl Op for AnyOp {
         accesses() -> Option<Vec<Access>>;
     }
 
-    #[inline]
-    fn is_plain(&self) -> bool {
-        matches!(self, AnyOp::Kernel(op) if op.is_plain())
-    }
-
     fn tag_mut(&mut self) -> &mut Tag {
         each!(self, op => op.tag_mut())
     }

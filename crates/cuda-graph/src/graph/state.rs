@@ -26,6 +26,8 @@ use super::condition::Condition;
 use super::content::{Content, Contents};
 use super::data_order::DataOrder;
 use super::ends::Ends;
+use super::graphs::Graphs;
+use super::lock::{self, Guard, Lock};
 use super::operation::{AnyOp, Holds, Operation};
 use super::shape::{Version, Watched};
 use crate::collective::Communicator;
@@ -33,12 +35,6 @@ use crate::error::{NodeKind, NodeName};
 use crate::op::{Op, Tag};
 use crate::retain::AddressHasher;
 use crate::{Error, Owner, Result, driver};
-
-/// Takes one atomic operation where the standard library's lock takes two: an update of a node
-/// costs little beyond the driver's call. A waiting thread yields; threads that share a graph are
-/// few.
-type Lock<T> = spin::mutex::SpinMutex<T, spin::Yield>;
-type Guard<'a, T> = spin::mutex::SpinMutexGuard<'a, T, spin::Yield>;
 
 /// A root graph with everything embedded in it.
 pub(crate) struct Hierarchy {
@@ -55,7 +51,7 @@ pub(crate) struct Hierarchy {
 
 /// The graphs of a hierarchy. The first is the root.
 pub(crate) struct State {
-    pub bodies: SmallVec<[Body; 1]>,
+    pub bodies: Graphs<Body>,
     /// Values to drop after unlocking: their destructors may run user code.
     pub trash: Vec<Content>,
     /// How many executables were made.
@@ -120,6 +116,7 @@ pub(crate) type RawNodes = SmallVec<[CUgraphNode; 8]>;
 
 impl Hierarchy {
     /// A hierarchy with one view, which the caller makes.
+    #[inline]
     pub(crate) fn viewed(
         context: Arc<CudaContext>,
         root: CUgraph,
@@ -127,6 +124,7 @@ impl Hierarchy {
         ascending: bool,
     ) -> Arc<Hierarchy> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let owner = lock::Owner::this();
         // In one expression, so that it is put together in one place.
         Arc::new(Hierarchy {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -134,22 +132,23 @@ impl Hierarchy {
             owned,
             views: AtomicUsize::new(1),
             leaving: AtomicUsize::new(0),
-            state: Lock::new(State {
-                bodies: SmallVec::from_buf([Body::of(
-                    root, None, ascending, // The first nodes move no others.
-                    16,
-                )]),
-                trash: Vec::new(),
-                executables: 0,
-                may_branch: !ascending,
-                is_lent: false,
-                checkpoints: Vec::new(),
-                conditions: 0,
-                spare: Vec::new(),
-                watched: SmallVec::new(),
-                version: Version::default(),
-                claim: Weak::new(),
-            }),
+            state: Lock::new(
+                owner,
+                State {
+                    // The first nodes move no others.
+                    bodies: Graphs::new(Body::of(root, None, ascending, 16)),
+                    trash: Vec::new(),
+                    executables: 0,
+                    may_branch: !ascending,
+                    is_lent: false,
+                    checkpoints: Vec::new(),
+                    conditions: 0,
+                    spare: Vec::new(),
+                    watched: SmallVec::new(),
+                    version: Version::default(),
+                    claim: Weak::new(),
+                },
+            ),
         })
     }
 
@@ -186,7 +185,7 @@ impl Hierarchy {
             contents,
             lingering,
             ..
-        } in &mut state.bodies
+        } in state.bodies.iter_mut()
         {
             gone.push((mem::take(contents), mem::take(lingering)));
         }
@@ -244,12 +243,22 @@ impl DerefMut for Locked<'_> {
 }
 
 impl Drop for Locked<'_> {
-    /// Drops the trash once the lock is released.
     #[inline]
     fn drop(&mut self) {
-        let is_clean = self.state.trash.is_empty();
-        let trash = (!is_clean).then(|| mem::take(&mut self.state.trash));
+        if !self.state.trash.is_empty() {
+            return self.unlock_and_clear();
+        }
         // SAFETY: this runs once, and the guard is not used any more.
+        unsafe { ManuallyDrop::drop(&mut self.state) };
+    }
+}
+
+impl Locked<'_> {
+    /// Drops the trash once the lock is released.
+    #[cold]
+    fn unlock_and_clear(&mut self) {
+        let trash = mem::take(&mut self.state.trash);
+        // SAFETY: `drop` calls this alone, and does not use the guard any more.
         unsafe { ManuallyDrop::drop(&mut self.state) };
         drop(trash);
     }
@@ -273,7 +282,7 @@ pub(crate) fn lock_both<'a>(
 impl State {
     #[inline]
     pub(crate) fn body(&self, body: u32) -> Result<&Body> {
-        match self.bodies.get(body as usize) {
+        match self.bodies.get(body) {
             Some(body) if !body.raw.is_null() => Ok(body),
             _ => Err(Error::GraphGone),
         }
@@ -281,7 +290,7 @@ impl State {
 
     #[inline]
     pub(crate) fn body_mut(&mut self, body: u32) -> Result<&mut Body> {
-        match self.bodies.get_mut(body as usize) {
+        match self.bodies.get_mut(body) {
             Some(body) if !body.raw.is_null() => Ok(body),
             _ => Err(Error::GraphGone),
         }
@@ -289,10 +298,10 @@ impl State {
 
     /// Numbers for so many graphs that are not there yet.
     pub(crate) fn reserve(&mut self, count: u32) -> Range<u32> {
-        let first = self.bodies.len() as u32;
-        let body = || Body::new(ptr::null_mut(), None, true);
-        self.bodies
-            .extend(iter::repeat_with(body).take(count as usize));
+        let first = self.bodies.len();
+        for _ in 0..count {
+            self.bodies.push(Body::new(ptr::null_mut(), None, true));
+        }
         first..first + count
     }
 
@@ -324,7 +333,7 @@ impl State {
 
     /// A node does something else now. What it did, and the graphs inside of it, are gone.
     pub(super) fn replace(&mut self, body: u32, node: u32, content: Content) {
-        let graph = &mut self.bodies[body as usize];
+        let graph = &mut self.bodies[body];
         graph.data = None;
         graph.note(&content);
         let place = &mut graph.contents.edit()[node as usize];
@@ -335,10 +344,10 @@ impl State {
     /// The graphs embedded in a node are gone: forgets them with all that is inside of them. Their
     /// numbers stay, and where they were (L2).
     fn forget_child(&mut self, body: u32, node: u32) {
-        let inside = self.bodies[body as usize].inside.remove(&node);
+        let inside = self.bodies[body].inside.remove(&node);
         let mut gone: Vec<u32> = inside.into_iter().flatten().collect();
         while let Some(number) = gone.pop() {
-            let place = &mut self.bodies[number as usize];
+            let place = &mut self.bodies[number];
             let nothing = Body::new(ptr::null_mut(), place.parent, false);
             let dead = mem::replace(place, nothing);
             gone.extend(dead.all_inside());
@@ -357,16 +366,16 @@ impl State {
             return Ok(inside.start);
         }
         let raw = driver::node::child(parent.handles[node as usize])?;
-        let child = self.bodies.len() as u32;
+        let child = self.bodies.len();
         self.bodies.push(Body::new(raw, Some((body, node)), false));
-        let parent = &mut self.bodies[body as usize];
+        let parent = &mut self.bodies[body];
         parent.inside.insert(node, child..child + 1);
         Ok(child)
     }
 
     /// Calls `visit` with graph `body` and every graph inside of it.
     pub(crate) fn each_body(&self, body: u32, visit: &mut dyn FnMut(u32, &Body)) {
-        if let Some(graph) = self.bodies.get(body as usize) {
+        if let Some(graph) = self.bodies.get(body) {
             visit(body, graph);
             graph
                 .all_inside()
@@ -379,8 +388,8 @@ impl State {
         let mut found = vec![(body, node)];
         let mut at = 0;
         while let Some(&(body, node)) = found.get(at) {
-            for inside in self.bodies[body as usize].inside(node) {
-                let conditionals = self.bodies[inside as usize].conditionals();
+            for inside in self.bodies[body].inside(node) {
+                let conditionals = self.bodies[inside].conditionals();
                 found.extend(conditionals.map(|index| (inside, index)));
             }
             at += 1;
@@ -399,6 +408,7 @@ impl State {
     }
 
     /// Whether some graph has [uncommon](Body::has_uncommon) nodes.
+    #[inline]
     pub(crate) fn has_uncommon(&self) -> bool {
         self.bodies.iter().any(|body| body.has_uncommon)
     }
@@ -425,13 +435,13 @@ impl State {
 
     /// The nodes around graph `body`, the innermost first: each by its graph and its number there.
     fn around(&self, body: u32) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let parent = |body: u32| self.bodies.get(body as usize)?.parent;
+        let parent = |body: u32| self.bodies.get(body)?.parent;
         iter::successors(parent(body), move |(body, _)| parent(*body))
     }
 
     /// Whether graph `body` is a conditional node's, or inside one that is.
     pub(crate) fn is_in_body(&self, body: u32) -> bool {
-        let kind = |(body, node): (u32, u32)| self.bodies[body as usize].kind(node);
+        let kind = |(body, node): (u32, u32)| self.bodies[body].kind(node);
         self.around(body)
             .any(|node| kind(node) == NodeKind::Conditional)
     }

@@ -30,7 +30,7 @@ impl Graph {
         });
         for number in suspects {
             state.number_all(number)?;
-            let graph = &state.bodies[number as usize];
+            let graph = &state.bodies[number];
             let line = graph
                 .conditionals()
                 .filter(|&node| state.takes_turns(number, node));
@@ -80,8 +80,8 @@ impl Graph {
 impl State {
     /// Whether conditional node `node` of graph `body` takes turns.
     fn takes_turns(&self, body: u32, node: u32) -> bool {
-        let graph = &self.bodies[body as usize];
-        let holds_flow = |inside| self.bodies[inside as usize].conditionals().next().is_some();
+        let graph = &self.bodies[body];
+        let holds_flow = |inside| self.bodies[inside].conditionals().next().is_some();
         self.is_in_body(body) || graph.may_loop(node) || graph.inside(node).any(holds_flow)
     }
 
@@ -129,7 +129,7 @@ impl State {
             let mut before = over[node as usize];
             if members.binary_search(&node).is_ok() {
                 if before != line.len() {
-                    let name = |node| Box::new(self.bodies[body as usize].name(node));
+                    let name = |node| Box::new(self.bodies[body].name(node));
                     return Ok(Some((name(line[line.len() - 1]), name(node))));
                 }
                 line.push(node);

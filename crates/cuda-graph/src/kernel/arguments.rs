@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::arch::asm;
 use std::ffi::c_void;
+use std::hint::assert_unchecked;
 use std::mem::{self, MaybeUninit};
 use std::num::NonZero;
 use std::ops::Range;
@@ -22,7 +23,7 @@ const FEW: usize = 6;
 /// Eight bytes of arguments. What a value has no bytes for is zero.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(transparent)]
-struct Word(u64);
+pub(crate) struct Word(u64);
 
 impl Word {
     /// A word that begins with `bytes`, of which there are 8 at most.
@@ -55,13 +56,13 @@ impl Word {
 #[derive(Clone, Default)]
 #[repr(C)]
 pub struct Arguments {
-    rare: Option<Box<Rare>>,
     /// Each argument starts at a word.
     words: SmallVec<[Word; FEW]>,
     forms: SmallVec<[Form; 8]>,
     /// Bit i is set if argument i is memory that is owned. [`KEPT`] stands for other owners.
     owned: u64,
     owners: SmallVec<[Owner; 4]>,
+    rare: Option<Box<Rare>>,
 }
 
 /// What few arguments have. Absent if there is none of it.
@@ -456,13 +457,20 @@ impl Arguments {
         &self.owners
     }
 
-    /// A number for how many arguments and owners there are, if they [are few](Arguments::are_few)
-    /// and there are neither conditions nor values of parameters among them.
+    /// A number for how many arguments and owners there are, if they [are few](Arguments::are_few),
+    /// lie in place, and there are neither conditions nor values of parameters among them.
     #[inline(always)]
     pub(crate) fn outline(&self) -> Option<NonZero<u32>> {
         let owners = u8::try_from(self.owners.len()).ok()?;
         let outline = NonZero::new(1 << 16 | u32::from(owners) << 8 | self.len() as u32);
-        outline.filter(|_| self.are_few() && self.rare.is_none())
+        outline.filter(|_| self.are_few() && self.are_in_place() && self.rare.is_none())
+    }
+
+    /// Whether no list lies elsewhere but that of many owners.
+    #[inline(always)]
+    fn are_in_place(&self) -> bool {
+        let has_many = self.owners.len() > self.owners.inline_size();
+        !self.words.spilled() && !self.forms.spilled() && self.owners.spilled() == has_many
     }
 
     /// Whether there are as many words, arguments and owners as in `other`, and in both neither
@@ -475,6 +483,42 @@ impl Arguments {
             && other.rare.is_none()
     }
 
+    /// As [`has_owners_of`](Arguments::has_owners_of), without asking how many there are of `other`
+    /// and where they lie.
+    ///
+    /// # Safety
+    ///
+    /// Both had the same [outline](Arguments::outline), and nothing but the kernel came since.
+    #[inline(always)]
+    pub(crate) unsafe fn has_owners_of_alike(&self, other: &Arguments) -> bool {
+        // SAFETY: by the caller: as many are in place or are not.
+        unsafe {
+            assert_unchecked(self.owners.len() == other.owners.len());
+            assert_unchecked(self.owners.spilled() == other.owners.spilled());
+        }
+        self.has_owners_of(other)
+    }
+
+    /// As [`assign`](Arguments::assign), without asking where the values lie.
+    ///
+    /// # Safety
+    ///
+    /// Both have an [outline](Arguments::outline).
+    #[inline(always)]
+    pub(crate) unsafe fn assign_in_place(&mut self, other: &Arguments) {
+        // SAFETY: by the caller. All of it is said, and asked for, before anything is written,
+        // which might change it as far as the compiler knows.
+        unsafe {
+            assert_unchecked(!self.words.spilled() && !other.words.spilled());
+            assert_unchecked(!self.forms.spilled() && !other.forms.spilled());
+            let words = (self.words.as_mut_ptr(), other.words.as_ptr());
+            let forms = (self.forms.as_mut_ptr(), other.forms.as_ptr());
+            copy_all::<Word, FEW>(words.0, words.1);
+            copy_all::<Form, 8>(forms.0, forms.1);
+        }
+        self.owned = other.owned;
+    }
+
     /// Whether the owners are those of `other`, of which there are as many.
     #[inline(always)]
     pub(crate) fn has_owners_of(&self, other: &Arguments) -> bool {
@@ -484,10 +528,9 @@ impl Arguments {
 
     /// Takes over the values of `other`, which [are like](Arguments::are_like) these and have the
     /// same owners.
-    #[inline(always)]
     pub(crate) fn assign(&mut self, other: &Arguments) {
-        copy_values(&mut self.words, &other.words);
-        copy_values(&mut self.forms, &other.forms);
+        self.words.copy_from_slice(&other.words);
+        self.forms.copy_from_slice(&other.forms);
         self.owned = other.owned;
     }
 
@@ -516,12 +559,29 @@ impl Arguments {
         self.words.len() == self.len() && self.len() <= FEW
     }
 
-    /// A pointer to each argument, as the driver wants them, if they [are
-    /// few](Arguments::are_few). It copies what they lead to, by size, so a word's alignment is
-    /// enough.
+    /// Where the words are, if they [are few](Arguments::are_few).
     #[inline(always)]
-    pub(crate) fn pointers_to_words(&self) -> [*mut c_void; FEW] {
-        let words = self.words.as_ptr();
+    pub(crate) fn few_words(&self) -> Option<*const Word> {
+        self.are_few().then(|| self.words.as_ptr())
+    }
+
+    /// Where the words are, without asking.
+    ///
+    /// # Safety
+    ///
+    /// They have an [outline](Arguments::outline).
+    #[inline(always)]
+    pub(crate) unsafe fn words_in_place(&self) -> *const Word {
+        // SAFETY: by the caller.
+        unsafe { assert_unchecked(!self.words.spilled()) };
+        self.words.as_ptr()
+    }
+
+    /// A pointer to each of the arguments whose words these are, as the driver wants them, if they
+    /// [are few](Arguments::are_few). It copies what they lead to, by size, so a word's alignment
+    /// is enough.
+    #[inline(always)]
+    pub(crate) fn pointers_to(words: *const Word) -> [*mut c_void; FEW] {
         std::array::from_fn(|word| words.wrapping_add(word).cast_mut().cast())
     }
 
@@ -632,22 +692,18 @@ impl<'a> Matching<'a> {
     }
 }
 
-/// Copies all of a list to one that is as long.
+/// Copies `N` values, any of which may be uninitialized. A copy of fixed size is a few
+/// instructions, without a call.
+///
+/// # Safety
+///
+/// There are as many at both places.
 #[inline(always)]
-fn copy_values<T: Copy, const N: usize>(to: &mut SmallVec<[T; N]>, from: &SmallVec<[T; N]>)
-where
-    [T; N]: smallvec::Array<Item = T>,
-{
-    if from.spilled() || to.spilled() {
-        return to.copy_from_slice(from);
-    }
-    // SAFETY: each list has room for `N` values in place, of which those beyond its length may be
-    // uninitialized. A copy of fixed size is a few instructions, without a call.
+unsafe fn copy_all<T: Copy, const N: usize>(to: *mut T, from: *const T) {
+    // SAFETY: by the caller.
     unsafe {
-        let from = from.as_ptr().cast::<MaybeUninit<[T; N]>>();
-        to.as_mut_ptr()
-            .cast::<MaybeUninit<[T; N]>>()
-            .write(from.read());
+        to.cast::<[MaybeUninit<T>; N]>()
+            .write(from.cast::<[MaybeUninit<T>; N]>().read());
     }
 }
 

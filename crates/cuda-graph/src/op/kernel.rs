@@ -1,5 +1,6 @@
 //! Launching a kernel.
 
+use std::ffi::c_void;
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::num::NonZero;
@@ -63,11 +64,12 @@ pub struct KernelOp {
 pub(super) struct Launch {
     function: Function,
     config: LaunchConfig,
+    /// Of the arguments as they are, or [`Outline::OTHER`].
     outline: Outline,
-    rare: Option<Box<Rare>>,
     tag: Tag,
     /// The kernel is the last of their owners.
     arguments: Arguments,
+    rare: Option<Box<Rare>>,
 }
 
 /// What few launches have. Absent if there is none of it.
@@ -93,7 +95,7 @@ impl Outline {
     /// Of a launch that is not plain, or changed since it was made.
     const OTHER: Outline = Outline(0);
 
-    /// Of a launch with these arguments and nothing else that is not plain.
+    /// Of a launch with these arguments, which do not change, and nothing else that is not plain.
     #[inline(always)]
     fn of(arguments: &Arguments) -> Outline {
         Outline(arguments.outline().map_or(0, NonZero::get))
@@ -106,6 +108,34 @@ impl Outline {
 }
 
 impl Launch {
+    /// The driver's parameters, with a pointer to each argument.
+    #[inline(always)]
+    fn params(&self, context: CUcontext, pointers: *mut *mut c_void) -> CUDA_KERNEL_NODE_PARAMS {
+        CUDA_KERNEL_NODE_PARAMS {
+            func: self.function.0,
+            gridDimX: self.config.grid_dim.0,
+            gridDimY: self.config.grid_dim.1,
+            gridDimZ: self.config.grid_dim.2,
+            blockDimX: self.config.block_dim.0,
+            blockDimY: self.config.block_dim.1,
+            blockDimZ: self.config.block_dim.2,
+            sharedMemBytes: self.config.shared_mem_bytes,
+            kernelParams: pointers,
+            extra: ptr::null_mut(),
+            kern: ptr::null_mut(),
+            ctx: context,
+        }
+    }
+
+    /// Takes over everything but the arguments of a launch that is like this one.
+    #[inline(always)]
+    fn assign_rest(&mut self, other: &Launch) {
+        // One by one: a pair would be put together on the stack first.
+        self.function.0 = other.function.0;
+        self.config = other.config;
+        self.tag.location = other.tag.location;
+    }
+
     /// Whether it may take the place of another. Most of that a [`Outline`] tells.
     #[cold]
     #[inline(never)]
@@ -374,26 +404,66 @@ impl KernelOp {
         call: impl FnOnce(&CUDA_KERNEL_NODE_PARAMS) -> R,
     ) -> R {
         let launch = &*self.launch;
-        // Both lists of pointers are made here: a closure that takes either would refer to what it
-        // captures, and the parameters would be put together twice.
-        let params = |pointers| CUDA_KERNEL_NODE_PARAMS {
-            func: launch.function.0,
-            gridDimX: launch.config.grid_dim.0,
-            gridDimY: launch.config.grid_dim.1,
-            gridDimZ: launch.config.grid_dim.2,
-            blockDimX: launch.config.block_dim.0,
-            blockDimY: launch.config.block_dim.1,
-            blockDimZ: launch.config.block_dim.2,
-            sharedMemBytes: launch.config.shared_mem_bytes,
-            kernelParams: pointers,
-            extra: ptr::null_mut(),
-            kern: ptr::null_mut(),
-            ctx: context,
+        let few = match launch.outline.is_plain() {
+            // SAFETY: an outline that is not `OTHER` is that of the arguments.
+            true => Some(unsafe { launch.arguments.words_in_place() }),
+            false => launch.arguments.few_words(),
         };
-        match launch.outline.is_plain() || launch.arguments.are_few() {
-            true => call(&params(launch.arguments.pointers_to_words().as_mut_ptr())),
-            false => call(&params(launch.arguments.pointers().as_mut_ptr())),
+        match few {
+            Some(words) => {
+                let mut pointers = Arguments::pointers_to(words);
+                call(&launch.params(context, pointers.as_mut_ptr()))
+            }
+            None => {
+                let mut pointers = launch.arguments.pointers();
+                call(&launch.params(context, pointers.as_mut_ptr()))
+            }
         }
+    }
+
+    /// This launch and `to`, which nobody shares, if both are plain and hold the same: then `to`
+    /// can be given its values in place.
+    #[inline(always)]
+    pub(crate) fn alike<'a>(&'a self, to: &'a mut KernelOp) -> Option<Alike<'a>> {
+        let (from, to) = (&*self.launch, Arc::get_mut(&mut to.launch)?);
+        if !from.outline.is_plain() || from.outline != to.outline {
+            return None;
+        }
+        // SAFETY: the arguments of plain launches have an outline, and this is the same one.
+        let is_held = unsafe { to.arguments.has_owners_of_alike(&from.arguments) };
+        is_held.then_some(Alike { from, to })
+    }
+}
+
+/// A plain launch, and another that takes its values: one with the same outline and owners.
+pub(crate) struct Alike<'a> {
+    from: &'a Launch,
+    to: &'a mut Launch,
+}
+
+impl Alike<'_> {
+    /// As [`Op::set_in`], of the launch that is taken.
+    #[inline(always)]
+    pub(crate) fn set_in(
+        &self,
+        context: &CudaContext,
+        exec: CUgraphExec,
+        node: CUgraphNode,
+    ) -> Result<()> {
+        // SAFETY: the arguments of a plain launch have an outline.
+        let words = unsafe { self.from.arguments.words_in_place() };
+        let mut pointers = Arguments::pointers_to(words);
+        let params = self.from.params(context.cu_ctx(), pointers.as_mut_ptr());
+        driver::exec::set_kernel(exec, node, &params)
+    }
+
+    /// Makes the other one the same launch.
+    #[inline(always)]
+    pub(crate) fn assign(self) {
+        let Alike { from, to } = self;
+        // SAFETY: the arguments of plain launches have an outline.
+        unsafe { to.arguments.assign_in_place(&from.arguments) };
+        to.assign_rest(from);
     }
 }
 
@@ -438,31 +508,24 @@ impl Op for KernelOp {
         Some(self)
     }
 
-    #[inline]
-    fn is_plain(&self) -> bool {
-        self.launch.outline.is_plain()
-    }
-
-    /// Copies the launch into an operation that nobody shares and that holds the same owners.
-    #[inline]
     fn assign_to(&self, other: &mut Self) -> bool {
         if Arc::ptr_eq(&self.launch, &other.launch) {
+            return true;
+        }
+        if let Some(alike) = self.alike(other) {
+            alike.assign();
             return true;
         }
         let Some(to) = Arc::get_mut(&mut other.launch) else {
             return false;
         };
         let from = &*self.launch;
-        let is_alike = from.outline.is_plain() && from.outline == to.outline || from.is_like(to);
-        if !(is_alike && to.arguments.has_owners_of(&from.arguments)) {
-            return false;
+        let is_like = from.is_like(to) && to.arguments.has_owners_of(&from.arguments);
+        if is_like {
+            to.arguments.assign(&from.arguments);
+            to.assign_rest(from);
         }
-        to.arguments.assign(&from.arguments);
-        // One by one: a pair would be put together on the stack first.
-        to.function.0 = from.function.0;
-        to.config = from.config;
-        to.tag.location = from.tag.location;
-        true
+        is_like
     }
 
     #[inline]
@@ -541,7 +604,7 @@ impl Op for KernelOp {
         new.iter().try_for_each(|attribute| attribute.set(node))
     }
 
-    #[inline(always)]
+    #[inline]
     fn set_in(&self, context: &CudaContext, exec: CUgraphExec, node: CUgraphNode) -> Result<()> {
         self.with_launch(context.cu_ctx(), |params| {
             driver::exec::set_kernel(exec, node, params)

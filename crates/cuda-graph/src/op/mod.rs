@@ -237,13 +237,6 @@ pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
         self.launch().map_or(&[], KernelOp::attributes)
     }
 
-    /// Whether it is a launch and nothing about it needs a closer look: it has no attributes,
-    /// declarations or parameters, looks at no condition, and holds what it uses.
-    #[inline]
-    fn is_plain(&self) -> bool {
-        false
-    }
-
     /// Makes `other` the same operation in place, if that is cheap and changes no hold.
     fn assign_to(&self, _other: &mut Self) -> bool {
         false

@@ -241,7 +241,7 @@ impl Path {
         self.follow()?;
         let graph = self.graph();
         let state = graph.hierarchy().look();
-        let body = state.bodies.get(graph.body_index() as usize);
+        let body = state.bodies.get(graph.body_index());
         let kind = |node| body.map_or(NodeKind::Empty, |body| body.kind(node));
         let ends = self.after.iter();
         Ok(ends.map(|&node| graph.id_of(node, kind(node))).collect())
@@ -258,7 +258,7 @@ impl Path {
         let (hierarchy, index) = (graph.hierarchy().id, graph.body_index());
         let (mut after, mut failed) = (Numbers::new(), None);
         let state = graph.hierarchy().look();
-        let body = state.bodies.get(index as usize).ok_or(Error::GraphGone)?;
+        let body = state.bodies.get(index).ok_or(Error::GraphGone)?;
         nodes.each(&mut |node| {
             // A draft's nodes have no handles yet.
             let planned = (node.hierarchy, node.body) == (hierarchy, index)

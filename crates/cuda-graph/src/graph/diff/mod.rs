@@ -488,8 +488,17 @@ impl State {
 
     /// The right of an executable to allocate what graph `body` allocates, which nobody else has
     /// while it is held.
+    #[inline]
     pub(crate) fn claim(&mut self, body: u32) -> Option<Arc<()>> {
-        (self.has_uncommon() && self.allocates(body)).then(|| {
+        match self.has_uncommon() {
+            false => None,
+            true => self.claim_if_it_allocates(body),
+        }
+    }
+
+    #[inline(never)]
+    fn claim_if_it_allocates(&mut self, body: u32) -> Option<Arc<()>> {
+        self.allocates(body).then(|| {
             let claim = Arc::new(());
             self.claim = Arc::downgrade(&claim);
             claim

@@ -117,7 +117,7 @@ impl Snapshot {
 impl State {
     /// What a node does: as this library knows, or as the driver tells, or its kind alone.
     pub(crate) fn does(&self, body: u32, index: u32) -> AnyOp {
-        let graph = self.bodies.get(body as usize);
+        let graph = self.bodies.get(body);
         let Some(content) = graph.and_then(|graph| graph.content(index)) else {
             return Content::unknown(NodeKind::Other(u32::MAX));
         };
