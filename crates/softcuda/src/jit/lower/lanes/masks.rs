@@ -61,10 +61,10 @@ impl Lower<'_> {
         }
         let holds = self.predicate_mask(guard);
         let [taken, falls] = self.both(&holds, negated);
-        self.come(between, &coming, to[0], &taken);
-        self.come(between, &coming, to[1], &falls);
+        self.come(between, &coming, to[0], &taken, true);
+        self.come(between, &coming, to[1], &falls, to[0] != to[1]);
         let begins = between.blocks.iter().position(|block| to.contains(block));
-        let begins: Block = tests[begins.unwrap_or(between.blocks.len())];
+        let begins = begins.unwrap_or(between.blocks.len());
         if !between.loops.is_empty() {
             let mut live: Vec<RegId> = vec![];
             for block in between.blocks.iter().chain([&between.join]) {
@@ -74,7 +74,7 @@ impl Lower<'_> {
             live.dedup();
             self.pass_on(&live, &mut set);
         }
-        self.b.ins().jump(begins, &[]);
+        self.b.ins().jump(tests[begins], &[]);
         if known.is_none() {
             let by_masks = ByMasks {
                 coming,
@@ -85,12 +85,19 @@ impl Lower<'_> {
                 .by_masks
                 .insert(between.branch, by_masks.clone());
             let before = std::mem::replace(&mut self.lanes().registers, set);
-            self.lower_masked(between, &by_masks, before);
+            self.lower_masked(between, &by_masks, before, begins == 0);
         }
     }
 
-    /// Does what is between a branch and where its ways join. The builder's block is filled.
-    fn lower_masked(&mut self, between: &Masked, by_masks: &ByMasks, mut before: Set) {
+    /// Does what is between a branch and where its ways join. The builder's block is filled. Where
+    /// the branch leads to the first block, some threads come there: they do not agree.
+    fn lower_masked(
+        &mut self,
+        between: &Masked,
+        by_masks: &ByMasks,
+        mut before: Set,
+        begins_with_first: bool,
+    ) {
         let ByMasks { coming, tests, .. } = by_masks;
         // Of the block that the branch ends.
         let joined = std::mem::take(&mut self.lanes().joined);
@@ -109,7 +116,10 @@ impl Lower<'_> {
             let (some, next) = (self.fresh_block(), self.fresh_block());
             // Where nobody comes, nobody comes further.
             let past = if between.gates[number] { over } else { next };
-            self.b.ins().brif(bits, some, &[], past, &[]);
+            match number == 0 && begins_with_first {
+                true => self.b.ins().jump(some, &[]),
+                false => self.b.ins().brif(bits, some, &[], past, &[]),
+            };
             if is_head {
                 heads[number] = Some(some);
                 self.b.switch_to_block(some);
@@ -238,14 +248,19 @@ impl Lower<'_> {
         }
     }
 
-    /// These threads come to a block.
-    fn come(&mut self, between: &Masked, coming: &[Coming], to: usize, mask: &Mask) {
+    /// These threads come to a block: with others, unless they are the `first`.
+    fn come(&mut self, between: &Masked, coming: &[Coming], to: usize, mask: &Mask, first: bool) {
         let Some(number) = between.blocks.iter().position(|block| *block == to) else {
             return; // they have come to where all join
         };
         for (variable, mask) in coming[number].iter().zip(mask) {
-            let before = self.b.use_var(*variable);
-            let all = self.b.ins().bor(before, *mask);
+            let all = match first {
+                true => *mask,
+                false => {
+                    let before = self.b.use_var(*variable);
+                    self.b.ins().bor(before, *mask)
+                }
+            };
             self.b.def_var(*variable, all);
         }
     }
@@ -292,7 +307,7 @@ impl Lower<'_> {
             if let Flow::Jump(label) = instruction.operation.flow() {
                 let to = self.jump_target(label);
                 let Some((guard, negated)) = instruction.guard else {
-                    self.come(between, coming, to, mask);
+                    self.come(between, coming, to, mask, false);
                     falls = None;
                     continue;
                 };
@@ -303,7 +318,7 @@ impl Lower<'_> {
                     both.map(|(way, mask)| self.b.ins().band(*way, *mask))
                         .collect()
                 });
-                self.come(between, coming, to, &taken);
+                self.come(between, coming, to, &taken, false);
                 falls = Some(other);
                 continue;
             }
@@ -330,7 +345,7 @@ impl Lower<'_> {
             }
         }
         if let Some(falls) = falls {
-            self.come(between, coming, block + 1, &falls);
+            self.come(between, coming, block + 1, &falls, false);
         }
     }
 
