@@ -52,7 +52,7 @@ use turns::Turns;
 pub struct Exec {
     raw: CUgraphExec,
     owned: bool,
-    /// The context that it was made in. None: its definition's.
+    /// The context that it was made in. `None`: its definition's, which short updates ask for.
     context: Option<Arc<CudaContext>>,
     /// The hierarchy of its definition, and the number of the graph in it. The driver names the
     /// nodes by those of the definition, so that stays until this is gone.

@@ -14,7 +14,7 @@ use crate::graph::operation::Holds;
 use crate::graph::state::{Hierarchy, State, lock_both};
 use crate::graph::{AnyOp, ChildOp, Graph, Node, NodeId, Operation};
 use crate::op::{KernelOp, Op, all_stay, stays_with};
-use crate::{Error, Result, driver};
+use crate::{Error, Owner, Result, driver};
 
 /// How an executable was updated from a graph.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,8 +188,9 @@ impl Exec {
         self.update_by(id, op)
     }
 
-    /// Updates a node by a plain launch, in the place of one that holds the same. Returns whether
-    /// it was so: most updates are, and there is little to ask then.
+    /// Updates a node by a plain launch, in the place of one with the same outline. Most updates are
+    /// such, and there is little to ask then. Returns `false` for all others:
+    /// [`update_by`](Exec::update_by) asks everything.
     #[inline(always)]
     fn updates_plainly(&mut self, id: &NodeId, op: &KernelOp) -> Result<bool> {
         let Some((source, _)) = &self.source else {
@@ -214,8 +215,20 @@ impl Exec {
             return Err(error.about(self.table.name(*id), "updating"));
         }
         drop(state);
-        alike.assign();
+        if !alike.assign() {
+            let old = std::mem::replace(now, op.clone());
+            self.replaced(*id, old.into_any(), op.owners());
+        }
         Ok(true)
+    }
+
+    /// Lets go of what a node did, and `now` does not hold too, once no launch uses it. No launch
+    /// can come before that, so what is held now is held in time.
+    #[inline]
+    fn replaced(&mut self, id: NodeId, old: Content, now: &[Owner]) {
+        if !old.is_held_by(now) {
+            self.retire((old, Table::default()), |gone, old| gone.node(id, old));
+        }
     }
 
     #[inline(never)]
@@ -245,12 +258,9 @@ impl Exec {
         if let Err(error) = set {
             return Err(error.about(content.name(id.index), "updating"));
         }
-        // No launch can come between, so held now is held in time.
         if !op.assign_to_any(content) {
             let old = std::mem::replace(content, op.clone().into_any());
-            if !old.is_held_by(op.owners()) {
-                self.retire((old, Table::default()), |gone, old| gone.node(*id, old));
-            }
+            self.replaced(*id, old, op.owners());
         }
         Ok(())
     }

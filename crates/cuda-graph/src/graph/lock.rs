@@ -7,9 +7,10 @@
 //!
 //! The owner says that it is inside (`owned`), and then looks whether the lock is shared. The other
 //! thread says that it is shared, and then looks whether the owner is inside. One of them must see
-//! what the other said, so a full barrier has to stand between each one's store and load. The
-//! owner's would cost what the lock saves. Linux runs it for him: `membarrier` has every running
-//! thread of the process pass one. Where there is no such call, locks are shared from the start.
+//! what the other said, so a full barrier has to stand between each one's store and load. A barrier
+//! in the owner would cost as much as the lock saves, so the other thread has Linux run one in every
+//! thread of the process: `membarrier`. Where that is not granted, locks are shared from the start.
+//! Where it is granted and refused later, by a filter of system calls, say, the process aborts.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -23,11 +24,11 @@ type SpinGuard<'a> = spin::mutex::SpinMutexGuard<'a, (), spin::Yield>;
 
 /// A lock that is cheap for the thread that made it until another thread takes it.
 ///
-/// A thread that takes it while it has it panics, or waits for ever.
+/// A thread that takes it while it has it waits for ever, or panics if nobody else took it before.
 pub(crate) struct Lock<T> {
     /// The [number](thread_number) of the thread that made it.
     owner: u64,
-    /// The owner is inside, and has not taken `everybody`.
+    /// The owner is inside without `everybody`, or about to see that it may not be.
     owned: AtomicBool,
     /// All threads take `everybody`.
     shared: AtomicBool,
@@ -80,7 +81,7 @@ impl<T> Lock<T> {
             "it is locked here already"
         );
         self.owned.store(true, Ordering::Relaxed);
-        // The processor may still look first. `fence` is for that.
+        // The processor may still load before it stores; `fence` in the other thread rules that out.
         compiler_fence(Ordering::SeqCst);
         if !self.shared.load(Ordering::Relaxed) {
             return true;
@@ -96,7 +97,8 @@ impl<T> Lock<T> {
             self.shared.store(true, Ordering::Relaxed);
             fence();
         }
-        // Who is inside came in before the lock was shared, or is about to see that it is.
+        // If the owner is inside, it entered before the lock was shared, or is about to see that it
+        // is and leave.
         while self.owned.load(Ordering::Acquire) {
             thread::yield_now();
         }
@@ -143,7 +145,7 @@ impl<T> Drop for Guard<'_, T> {
 // Asked for before the value is made, so that the compiler makes that in its place.
 pub(crate) struct Owner {
     thread: u64,
-    /// There is no `fence`.
+    /// The lock is shared from the start: `fence` does not work here.
     shares: bool,
 }
 

@@ -17,6 +17,30 @@ use crate::op::{
 use crate::{Owner, Result};
 
 /// The value of a node: [`KernelOp`], [`CopyOp`] and so on, or [`AnyOp`] for any of them.
+///
+/// What the library itself does with one is out of reach: it takes raw handles.
+///
+/// ```compile_fail,E0624
+/// use cuda_graph::cudarc::driver::{CudaContext, sys};
+/// fn set<O: cuda_graph::Operation>(
+///     op: &O,
+///     context: &CudaContext,
+///     exec: sys::CUgraphExec,
+///     node: sys::CUgraphNode,
+/// ) {
+///     let _ = op.set_in(context, exec, node);
+/// }
+/// ```
+/// ```compile_fail,E0624
+/// fn passes_off_as_owned<O: cuda_graph::Operation>(mut read: O, made: &O) -> O {
+///     *read.tag_mut() = made.tag().clone();
+///     read
+/// }
+/// ```
+#[expect(
+    private_bounds,
+    reason = "safe code must not reach the methods of `Op`"
+)]
 pub trait Operation: Op {
     /// The same operation as an [`AnyOp`].
     fn into_any(self) -> AnyOp;

@@ -466,6 +466,12 @@ impl Arguments {
         outline.filter(|_| self.are_few() && self.are_in_place() && self.rare.is_none())
     }
 
+    /// How many owners there were when they had this outline.
+    #[inline(always)]
+    pub(crate) fn owners_in(outline: u32) -> usize {
+        (outline >> 8 & 0xff) as usize
+    }
+
     /// Whether no list lies elsewhere but that of many owners.
     #[inline(always)]
     fn are_in_place(&self) -> bool {
@@ -483,20 +489,26 @@ impl Arguments {
             && other.rare.is_none()
     }
 
-    /// As [`has_owners_of`](Arguments::has_owners_of), without asking how many there are of `other`
-    /// and where they lie.
+    /// As [`has_owners_of`](Arguments::has_owners_of), where both have `count` owners. So fewer
+    /// cache lines are looked at.
     ///
     /// # Safety
     ///
-    /// Both had the same [outline](Arguments::outline), and nothing but the kernel came since.
+    /// Both have so many, and had an [outline](Arguments::outline) before
+    /// [`keep_kernel`](Arguments::keep_kernel), which was called once on each since.
     #[inline(always)]
-    pub(crate) unsafe fn has_owners_of_alike(&self, other: &Arguments) -> bool {
-        // SAFETY: by the caller: as many are in place or are not.
-        unsafe {
-            assert_unchecked(self.owners.len() == other.owners.len());
-            assert_unchecked(self.owners.spilled() == other.owners.spilled());
+    pub(crate) unsafe fn has_owners_of_alike(&self, other: &Arguments, count: usize) -> bool {
+        if count > self.owners.inline_size() {
+            return self.has_owners_of(other);
         }
-        self.has_owners_of(other)
+        // SAFETY: by the caller: so few lie in place.
+        let (own, other) = unsafe {
+            assert_unchecked(!self.owners.spilled() && !other.owners.spilled());
+            let own = slice::from_raw_parts(self.owners.as_ptr(), count);
+            (own, slice::from_raw_parts(other.owners.as_ptr(), count))
+        };
+        let mut owners = own.iter().zip(other);
+        owners.all(|(own, other)| Arc::ptr_eq(own, other))
     }
 
     /// As [`assign`](Arguments::assign), without asking where the values lie.
@@ -506,8 +518,8 @@ impl Arguments {
     /// Both have an [outline](Arguments::outline).
     #[inline(always)]
     pub(crate) unsafe fn assign_in_place(&mut self, other: &Arguments) {
-        // SAFETY: by the caller. All of it is said, and asked for, before anything is written,
-        // which might change it as far as the compiler knows.
+        // SAFETY: by the caller. All pointers are taken before the first write; otherwise the
+        // compiler would ask again where the lists lie.
         unsafe {
             assert_unchecked(!self.words.spilled() && !other.words.spilled());
             assert_unchecked(!self.forms.spilled() && !other.forms.spilled());
@@ -697,7 +709,7 @@ impl<'a> Matching<'a> {
 ///
 /// # Safety
 ///
-/// There are as many at both places.
+/// Both point to room for `N` values, and do not overlap.
 #[inline(always)]
 unsafe fn copy_all<T: Copy, const N: usize>(to: *mut T, from: *const T) {
     // SAFETY: by the caller.

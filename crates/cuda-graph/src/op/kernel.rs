@@ -95,7 +95,8 @@ impl Outline {
     /// Of a launch that is not plain, or changed since it was made.
     const OTHER: Outline = Outline(0);
 
-    /// Of a launch with these arguments, which do not change, and nothing else that is not plain.
+    /// Of a launch with these arguments and nothing else that is not plain. The kernel is added to
+    /// their owners then, and nothing else changes.
     #[inline(always)]
     fn of(arguments: &Arguments) -> Outline {
         Outline(arguments.outline().map_or(0, NonZero::get))
@@ -104,6 +105,12 @@ impl Outline {
     #[inline(always)]
     fn is_plain(self) -> bool {
         self != Outline::OTHER
+    }
+
+    /// How many owners a plain launch has, with the kernel.
+    #[inline(always)]
+    fn owners(self) -> usize {
+        Arguments::owners_in(self.0) + 1
     }
 }
 
@@ -421,21 +428,16 @@ impl KernelOp {
         }
     }
 
-    /// This launch and `to`, which nobody shares, if both are plain and hold the same: then `to`
-    /// can be given its values in place.
+    /// This launch and `to`, which nobody shares, if both are plain and have the same outline.
     #[inline(always)]
     pub(crate) fn alike<'a>(&'a self, to: &'a mut KernelOp) -> Option<Alike<'a>> {
         let (from, to) = (&*self.launch, Arc::get_mut(&mut to.launch)?);
-        if !from.outline.is_plain() || from.outline != to.outline {
-            return None;
-        }
-        // SAFETY: the arguments of plain launches have an outline, and this is the same one.
-        let is_held = unsafe { to.arguments.has_owners_of_alike(&from.arguments) };
-        is_held.then_some(Alike { from, to })
+        let are_alike = from.outline.is_plain() && from.outline == to.outline;
+        are_alike.then_some(Alike { from, to })
     }
 }
 
-/// A plain launch, and another that takes its values: one with the same outline and owners.
+/// A plain launch, and another with the same outline that may take its values.
 pub(crate) struct Alike<'a> {
     from: &'a Launch,
     to: &'a mut Launch,
@@ -457,13 +459,19 @@ impl Alike<'_> {
         driver::exec::set_kernel(exec, node, &params)
     }
 
-    /// Makes the other one the same launch.
+    /// Makes the other one the same launch, if both hold the same.
     #[inline(always)]
-    pub(crate) fn assign(self) {
+    pub(crate) fn assign(self) -> bool {
         let Alike { from, to } = self;
-        // SAFETY: the arguments of plain launches have an outline.
-        unsafe { to.arguments.assign_in_place(&from.arguments) };
-        to.assign_rest(from);
+        let owners = from.outline.owners();
+        // SAFETY: the arguments of plain launches have an outline, and this is the same one.
+        let is_held = unsafe { to.arguments.has_owners_of_alike(&from.arguments, owners) };
+        if is_held {
+            // SAFETY: as above.
+            unsafe { to.arguments.assign_in_place(&from.arguments) };
+            to.assign_rest(from);
+        }
+        is_held
     }
 }
 
@@ -513,8 +521,7 @@ impl Op for KernelOp {
             return true;
         }
         if let Some(alike) = self.alike(other) {
-            alike.assign();
-            return true;
+            return alike.assign();
         }
         let Some(to) = Arc::get_mut(&mut other.launch) else {
             return false;

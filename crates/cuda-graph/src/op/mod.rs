@@ -142,7 +142,7 @@ unsafe fn copied<T: Clone>(list: *const T, count: usize) -> Vec<T> {
 ///
 /// Most kinds are described to the driver by its generic node parameters
 /// ([`node_params`](Op::node_params)), and get everything else from that.
-pub trait Op: Clone + fmt::Debug + Send + Sync + 'static {
+pub(crate) trait Op: Clone + fmt::Debug + Send + Sync + 'static {
     /// Its kind.
     fn kind(&self) -> NodeKind;
 

@@ -75,6 +75,18 @@ use crate::{Buffer, Error, Owner, PinnedBuffer, RawMemory, Result, Source};
 /// step(&mut Eager::new(&stream)?)?;
 /// # Ok::<(), cuda_graph::Error>(())
 /// ```
+///
+/// Foreign work is unsafe, and there is no other way to record it:
+///
+/// ```compile_fail,E0624
+/// fn record(r: &mut dyn cuda_graph::Recorder) -> cuda_graph::Result<()> {
+///     r.put_foreign(std::panic::Location::caller(), &mut |_stream| Ok(()))
+/// }
+/// ```
+#[expect(
+    private_bounds,
+    reason = "safe code must not reach the methods of `Records`"
+)]
 pub trait Recorder: Records {
     /// The context whose device runs the step.
     fn context(&self) -> &Arc<CudaContext>;
@@ -209,7 +221,7 @@ pub(crate) fn checked(flag: Region) -> Result<Region> {
 }
 
 /// What a recorder does. Only this crate's recorders implement it.
-pub trait Records {
+pub(crate) trait Records {
     /// Records or runs an operation. Returns its node, if it has one.
     fn put(&mut self, op: AnyOp) -> Result<Option<NodeId>>;
 

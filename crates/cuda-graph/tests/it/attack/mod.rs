@@ -3,7 +3,9 @@
 mod callbacks;
 mod handles;
 mod limits;
+mod locks;
 mod lost;
 mod replay;
 mod streams;
 mod threads;
+mod updates;
