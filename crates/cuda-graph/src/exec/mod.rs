@@ -308,6 +308,11 @@ impl Exec {
 
     /// Disables a kernel, copy or fill node: launches skip it from now on.
     ///
+    /// On a GPU, disable a fill between kernels only if it was made by
+    /// [`FillOp::by_kernel`](crate::FillOp::by_kernel): on an H200 with the driver for CUDA 13.0,
+    /// kernels behind a disabled memset node do not wait for those before it, and some launches
+    /// fail.
+    ///
     /// # Errors
     ///
     /// As [`update`](Exec::update).
