@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use cuda_graph::cudarc::driver::sys::{CUpointer_attribute, cuPointerGetAttribute};
 use cuda_graph::cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream};
 use cuda_graph::cudarc::nvrtc::Ptx;
-use cuda_graph::{AllocOp, Buffer, Driver, Graph, Kernel, KernelOp, Node, RawMemory};
+use cuda_graph::{AllocOp, Buffer, Device, Driver, Graph, Kernel, KernelOp, Node, RawMemory};
 
 /// `store(to, value)`: `*to = value`. `add(to, from)`: `*to += *from`. `bump(to, n)`: thread i adds
 /// 1 to `to[i]`. `mixed(to, a: u8, b: f64, c: [u8; 12], d: u16)`: `*to = a + d`.
@@ -96,6 +96,16 @@ pub fn contexts() -> &'static [Arc<CudaContext>] {
         FIRST_STREAMS.get_or_init(|| contexts.iter().map(stream).collect());
         contexts
     })
+}
+
+/// A device for a job that has one stream.
+pub fn device_for_a_job() -> Device {
+    let device = cuda_graph::device(0).expect("there is a device");
+    // The first stream of a context that tracks events waits for the device: no capture of another
+    // test survives that.
+    // SAFETY: a job has one stream.
+    unsafe { device.context().disable_event_tracking() };
+    device
 }
 
 /// A stream of the test's own, so that tests do not wait for each other.

@@ -4,6 +4,7 @@ use super::TINY;
 use super::job::{self, Exit};
 use super::options::{self, Options, Request};
 use super::sizes::Sizes;
+use crate::fixture::device_for_a_job;
 
 fn parse(line: &str) -> Result<Request, String> {
     options::parse(line.split_whitespace()).map_err(|error| error.to_string())
@@ -101,7 +102,7 @@ fn the_report_says_where_it_ran_and_that_all_agree() {
         sizes: TINY,
         seed: 3,
     };
-    let device = cuda_graph::device(0).unwrap();
+    let device = device_for_a_job();
     let mut out = Vec::new();
     let exit = job::run(&device, &options, &mut out).unwrap();
     let report = String::from_utf8(out).unwrap();

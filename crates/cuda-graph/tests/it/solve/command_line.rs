@@ -8,7 +8,7 @@ use cuda_graph::Driver;
 use super::job::{self, Exit, Failure};
 use super::options::{self, Options, Problem, Request};
 use super::progress::position;
-use crate::fixture::alone;
+use crate::fixture::{alone, device_for_a_job};
 
 fn parse(line: &str) -> Result<Request, String> {
     options::parse(line.split_whitespace()).map_err(|error| error.to_string())
@@ -181,11 +181,7 @@ fn what_means_nothing_is_told_in_a_line() {
 
 fn run(line: &str) -> (Result<Exit, Failure>, String) {
     let _alone = alone();
-    let device = cuda_graph::device(0).unwrap();
-    // The first stream of a context that tracks events waits for the device: no capture of another
-    // test survives that.
-    // SAFETY: a job has one stream.
-    unsafe { device.context().disable_event_tracking() };
+    let device = device_for_a_job();
     let mut out = Vec::new();
     let exit = job::run(&device, &options(line), &mut out);
     (exit, String::from_utf8(out).unwrap())
