@@ -188,9 +188,8 @@ impl Exec {
         self.update_by(id, op)
     }
 
-    /// Updates a node by a plain launch, in the place of one with the same outline. Most updates are
-    /// such, and there is little to ask then. Returns `false` for all others:
-    /// [`update_by`](Exec::update_by) asks everything.
+    /// Updates a node by a plain launch, in the place of one with the same outline. Most updates
+    /// are such, and there is little to ask then. Returns `false` for all others.
     #[inline(always)]
     fn updates_plainly(&mut self, id: &NodeId, op: &KernelOp) -> Result<bool> {
         let Some((source, _)) = &self.source else {
@@ -231,6 +230,7 @@ impl Exec {
         }
     }
 
+    /// As [`update`](Exec::update), of any operation: it asks everything.
     #[inline(never)]
     fn update_by<O: Operation>(&mut self, id: &NodeId, op: &O) -> Result<()> {
         if let Holds::Copy(child) = op.holds() {
@@ -283,15 +283,9 @@ impl Exec {
         let Some(content) = self.table.edit(&id) else {
             return Ok(());
         };
-        let old = std::mem::replace(content, op);
+        let old = std::mem::replace(content, op.clone());
         self.note_optimized();
-        if !self
-            .table
-            .get(id)
-            .is_some_and(|now| old.is_held_by(now.owners()))
-        {
-            self.retire((old, Table::default()), |gone, old| gone.node(id, old));
-        }
+        self.replaced(id, old, op.owners());
         Ok(())
     }
 

@@ -8,9 +8,10 @@
 //! The owner says that it is inside (`owned`), and then looks whether the lock is shared. The other
 //! thread says that it is shared, and then looks whether the owner is inside. One of them must see
 //! what the other said, so a full barrier has to stand between each one's store and load. A barrier
-//! in the owner would cost as much as the lock saves, so the other thread has Linux run one in every
-//! thread of the process: `membarrier`. Where that is not granted, locks are shared from the start.
-//! Where it is granted and refused later, by a filter of system calls, say, the process aborts.
+//! in the owner would cost as much as the lock saves, so the other thread has Linux run one in
+//! every thread of the process: `membarrier`. Where that is not granted, locks are shared from the
+//! start. Where it is granted and refused later, by a filter of system calls, say, the process
+//! aborts.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -81,7 +82,8 @@ impl<T> Lock<T> {
             "it is locked here already"
         );
         self.owned.store(true, Ordering::Relaxed);
-        // The processor may still load before it stores; `fence` in the other thread rules that out.
+        // The processor may still load before it stores; `fence` in the other thread rules that
+        // out.
         compiler_fence(Ordering::SeqCst);
         if !self.shared.load(Ordering::Relaxed) {
             return true;

@@ -143,7 +143,7 @@ impl Launch {
         self.tag.location = other.tag.location;
     }
 
-    /// Whether it may take the place of another. Most of that a [`Outline`] tells.
+    /// Whether it may take the place of another. Of plain launches an [`Outline`] tells that.
     #[cold]
     #[inline(never)]
     fn is_like(&self, other: &Launch) -> bool {
@@ -519,9 +519,6 @@ impl Op for KernelOp {
     fn assign_to(&self, other: &mut Self) -> bool {
         if Arc::ptr_eq(&self.launch, &other.launch) {
             return true;
-        }
-        if let Some(alike) = self.alike(other) {
-            return alike.assign();
         }
         let Some(to) = Arc::get_mut(&mut other.launch) else {
             return false;
