@@ -22,6 +22,11 @@ calls! {
     trim_pool(device: CUdevice): cuDeviceGraphMemTrim;
 }
 
+/// Allocates in the current context, with which the memory goes.
+pub(crate) fn allocate(bytes: usize) -> Result<CUdeviceptr> {
+    ask(0, |address| call!(cuMemAlloc_v2(address, bytes)))
+}
+
 /// Whether memory of `context` is freed in stream order. Otherwise to free it waits for the device.
 pub(crate) fn frees_in_order(context: &CudaContext) -> bool {
     context.has_async_alloc() && !WITHOUT_ORDER.get()

@@ -6,6 +6,7 @@ mod instantiate;
 mod optimized;
 mod others;
 mod ready;
+mod skip;
 mod table;
 mod turns;
 mod update;
@@ -37,6 +38,7 @@ use crate::retain::{AddressHasher, Batch, Fence, when_idle};
 use crate::{Owner, Result, driver};
 use optimized::Optimized;
 use others::Others;
+use skip::Skipped;
 use table::Table;
 use turns::Turns;
 
@@ -80,6 +82,8 @@ pub struct Exec {
     version: Option<Version>,
     /// An update from another definition replaced what nodes of other code do.
     is_replaced: bool,
+    /// Memset nodes that are disabled, if nothing stands for the nodes.
+    skipped: Vec<Skipped>,
     /// Its right to allocate what the graph allocates that it was made, or updated, from last.
     claim: Option<Arc<()>>,
     not_sync: PhantomData<Cell<()>>,
@@ -288,51 +292,6 @@ impl Exec {
         }
     }
 
-    /// Returns whether the node is enabled. A disabled node is skipped.
-    pub fn is_enabled(&self, node: impl Into<NodeId>) -> Result<bool> {
-        let id = node.into();
-        self.on_node(id, "asking about", |raw| match self.is_optimized() {
-            true => self.is_enabled_optimized(id),
-            false => driver::exec::is_enabled(self.raw, raw),
-        })
-    }
-
-    /// Enables a kernel, copy or fill node.
-    ///
-    /// # Errors
-    ///
-    /// As [`update`](Exec::update).
-    pub fn enable(&mut self, node: impl Into<NodeId>) -> Result<()> {
-        self.set_enabled(node.into(), "enabling", true)
-    }
-
-    /// Disables a kernel, copy or fill node: launches skip it from now on.
-    ///
-    /// On a GPU, disable a fill between kernels only if it was made by
-    /// [`FillOp::by_kernel`](crate::FillOp::by_kernel): on an H200 with the driver for CUDA 13.0,
-    /// kernels behind a disabled memset node do not wait for those before it, and some launches
-    /// fail.
-    ///
-    /// # Errors
-    ///
-    /// As [`update`](Exec::update).
-    pub fn disable(&mut self, node: impl Into<NodeId>) -> Result<()> {
-        self.set_enabled(node.into(), "disabling", false)
-    }
-
-    fn set_enabled(&mut self, id: NodeId, action: &'static str, enabled: bool) -> Result<()> {
-        let is_optimized = self.is_optimized();
-        self.on_node(id, action, |raw| match is_optimized {
-            true => Ok(()),
-            false => driver::exec::set_enabled(self.raw, raw, enabled),
-        })?;
-        if is_optimized {
-            let set = self.enable_optimized(id, enabled);
-            return set.map_err(|error| error.about(self.table.name(id), action));
-        }
-        Ok(())
-    }
-
     /// The driver's handle, good while this is.
     ///
     /// What its nodes use is held until this is dropped and the last [`launch`](Exec::launch) is
@@ -396,6 +355,7 @@ impl Exec {
             report: None,
             version: Some(state.watch(body)),
             is_replaced: false,
+            skipped: Vec::new(),
             claim: state.claim(body),
             not_sync: PhantomData,
         }
@@ -419,6 +379,7 @@ impl Exec {
             report: None,
             version: None,
             is_replaced: false,
+            skipped: Vec::new(),
             claim: None,
             not_sync: PhantomData,
         }

@@ -16,14 +16,14 @@ use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUresult};
 use smallvec::SmallVec;
 
 use super::others::Others;
-use super::{Exec, InstantiateOptions};
+use super::{Exec, InstantiateOptions, skip};
 use crate::driver::event::Event;
 use crate::error::{NodeKind, NodeName, UpdateFailure};
 use crate::graph::diff::{counterparts, is_taken_over};
 use crate::graph::setter;
 use crate::graph::state::State;
 use crate::graph::{AnyOp, Graph, NodeId};
-use crate::op::{KernelOp, Op};
+use crate::op::{FillOp, KernelOp, Op};
 use crate::optimize::emit::Emitted;
 use crate::optimize::plan::{Does, NotPlanned, Place, Plan, Planned};
 use crate::optimize::{Given, Optimize, Report, Words};
@@ -158,14 +158,13 @@ impl Optimized {
         let (raw, others) = emitted.graph().instantiate_raw(&mut state, options)?;
         drop(state);
         let Planning {
-            mut base,
-            mut plan,
+            base,
+            plan,
             pinned,
             words,
         } = planning;
-        base.release();
-        plan.release();
-        let optimized = Box::new(Optimized {
+        let context = emitted.graph().context().clone();
+        let mut optimized = Box::new(Optimized {
             base,
             plan,
             emitted: emitted.released(),
@@ -175,7 +174,12 @@ impl Optimized {
             words: words.into_owner(),
             pending: HashMap::new(),
         });
-        optimized.disable_in(raw)?;
+        if let Err(error) = optimized.disable_in(&context, raw, |_| true) {
+            driver::log_leak("an executable", driver::exec::destroy(raw));
+            return Err(error);
+        }
+        optimized.base.release();
+        optimized.plan.release();
         Ok((raw, others, optimized))
     }
 
@@ -199,15 +203,49 @@ impl Optimized {
         found.take(1).map(|handle| (None, handle)).collect()
     }
 
-    /// Disables nodes of the new executable `exec`, which is destroyed if it fails.
-    fn disable_in(&self, exec: CUgraphExec) -> Result<()> {
-        let alone = self.disabled.iter();
-        let alone = alone.filter(|place| !self.is_joined(**place));
-        for (_, handle) in alone.flat_map(|place| self.handles(*place)) {
-            if let Err(error) = driver::exec::set_enabled(exec, handle, false) {
-                driver::log_leak("an executable", driver::exec::destroy(exec));
-                return Err(error);
+    /// Disables nodes of the executable `exec`, of which the base knows what they do now: those of
+    /// some kinds.
+    fn disable_in(
+        &self,
+        context: &Arc<CudaContext>,
+        exec: CUgraphExec,
+        of_kind: impl Fn(NodeKind) -> bool,
+    ) -> Result<()> {
+        let nodes = || self.base.graphs.iter().flatten();
+        let does = |at: Place| nodes().find(|node| node.of.first() == Some(&at));
+        for &place in &self.disabled {
+            if self.is_joined(place) {
+                continue;
             }
+            let does = does(place).map(|node| &node.op);
+            if of_kind(does.map_or(NodeKind::Fill, AnyOp::kind)) {
+                self.enable_in(context, exec, place, does, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enables or disables what stands for a node alone, which does `does` if that is known.
+    fn enable_in(
+        &self,
+        context: &Arc<CudaContext>,
+        exec: CUgraphExec,
+        place: Place,
+        does: Option<&AnyOp>,
+        enabled: bool,
+    ) -> Result<()> {
+        for (_, handle) in self.handles(place) {
+            let read;
+            let does = match (NodeKind::from_driver(driver::node::kind(handle)?), does) {
+                (NodeKind::Fill, Some(does)) => Some(does),
+                // The driver's own copy of a graph does what that did.
+                (NodeKind::Fill, None) => {
+                    read = AnyOp::Fill(FillOp::read(handle)?);
+                    Some(&read)
+                }
+                _ => None,
+            };
+            skip::set_enabled(context, exec, handle, does, enabled)?;
         }
         Ok(())
     }
@@ -238,8 +276,14 @@ impl Optimized {
             // A pass may have done without the node that looks at its condition.
             ops.push(self.emitted.with_conditions(&op).ok_or(NotSet::Assumed)?);
         }
-        for ((_, handle), op) in handles.iter().zip(ops) {
+        for ((_, handle), op) in handles.iter().zip(&ops) {
             op.set_in(context, exec, *handle).map_err(NotSet::Error)?;
+        }
+        // A memset node that is disabled does something in the driver's eyes.
+        if self.disabled.contains(&place) && ops.iter().any(|op| op.kind() == NodeKind::Fill) {
+            return self
+                .enable_in(context, exec, place, now(place), false)
+                .map_err(NotSet::Error);
         }
         Ok(())
     }
@@ -496,10 +540,8 @@ impl Exec {
             _ if is_assumed => Err(NotSet::Assumed),
             true => optimized.set(self.context(), self.raw, at, &|at| self.known(at)),
             false => {
-                let raw = self.raw;
                 let set_all = |enabled| {
-                    let set = |(_, handle): &_| driver::exec::set_enabled(raw, *handle, enabled);
-                    handles.iter().map(set).fold(Ok(()), Result::and)
+                    optimized.enable_in(self.context(), self.raw, at, self.known(at), enabled)
                 };
                 let done = set_all(enabled);
                 if done.is_err() && changed {
@@ -551,7 +593,8 @@ impl Exec {
                 code: CUresult::CUDA_ERROR_INVALID_VALUE,
             });
         };
-        driver::exec::is_enabled(self.raw, handle)
+        let is_enabled = driver::exec::is_enabled(self.raw, handle)?;
+        Ok(is_enabled && !optimized.disabled.contains(&place(id)))
     }
 
     /// How the driver would pair the nodes of graph `body` with those of the definition.
@@ -703,7 +746,7 @@ impl Exec {
         }
         let options = self.options.clone().unwrap_or_default();
         let (pinned, disabled) = (optimized.pinned.clone(), optimized.disabled.clone());
-        let (mut planning, mut report) =
+        let (planning, mut report) =
             Optimized::planned(base, &context, options.optimize, pinned, &disabled);
         report.fallbacks = fallbacks;
         let emitted = Emitted::of(&planning.plan, &context)?;
@@ -714,12 +757,13 @@ impl Exec {
             && !planning.words.is_used()
             && driver::exec::update(self.raw, raw).0.is_ok()
         {
-            planning.base.release();
-            planning.plan.release();
             (optimized.base, optimized.plan) = (planning.base, planning.plan);
             optimized.stands = OnceLock::new();
+            let skipped = optimized.disable_in(&context, self.raw, |kind| kind == NodeKind::Fill);
+            optimized.base.release();
+            optimized.plan.release();
             self.report = Some(Box::new(report));
-            return Ok(());
+            return skipped;
         }
         let behind = self.end_of_launches()?;
         let made = Optimized::instantiated(planning, emitted, &options, disabled)?;

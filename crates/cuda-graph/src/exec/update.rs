@@ -6,7 +6,7 @@ use std::sync::Arc;
 use cudarc::driver::sys::{CUgraph, CUgraphNode, CUresult};
 
 use super::table::Table;
-use super::{Exec, Gone};
+use super::{Exec, Gone, skip};
 use crate::error::{NodeKind, NodeName, UpdateFailure, Verdict};
 use crate::graph::content::Content;
 use crate::graph::diff::Compared;
@@ -68,6 +68,7 @@ impl Exec {
     /// The executable is then what it was.
     pub fn update_in_place(&mut self, graph: &Graph) -> Result<()> {
         driver::bind(self.context())?;
+        self.check_skipped()?;
         let own = self.source.clone();
         let (mut theirs, mut ours) = match &own {
             Some((own, _)) => lock_both(graph.hierarchy(), own),
@@ -135,7 +136,7 @@ impl Exec {
         drop((ours, theirs));
         drop(gone);
         self.retire(old, Gone::all);
-        Ok(())
+        self.skip_again()
     }
 
     /// Has the driver update every node from a graph.
@@ -239,6 +240,7 @@ impl Exec {
         let Some((source, _)) = &self.source else {
             return Err(Error::UnknownSource);
         };
+        let is_skipped = self.skips(*id);
         let Some(content) = self.table.edit(id).filter(|_| id.hierarchy == source.id) else {
             return Err(self.why_not_found(*id));
         };
@@ -253,10 +255,16 @@ impl Exec {
             drop(state);
             return Err(self.why_not_found(*id));
         };
-        let set = op.set_in(context, self.raw, raw);
+        let mut set = op.set_in(context, self.raw, raw);
+        if is_skipped && set.is_ok() {
+            let does = op.clone().into_any();
+            set = skip::set_enabled(context, self.raw, raw, Some(&does), false);
+        }
         drop(state);
         if let Err(error) = set {
-            return Err(error.about(content.name(id.index), "updating"));
+            let error = error.about(content.name(id.index), "updating");
+            // What it did before is skipped again.
+            return Err(self.skip(*id).err().unwrap_or(error));
         }
         if !op.assign_to_any(content) {
             let old = std::mem::replace(content, op.clone().into_any());
@@ -352,7 +360,7 @@ impl Exec {
             let replaced = std::mem::replace(place, content);
             self.retire((replaced, old), |gone, old| gone.node(id, old));
         }
-        Ok(())
+        self.skip_again()
     }
 
     /// What a node does now.

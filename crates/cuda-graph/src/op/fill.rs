@@ -16,6 +16,7 @@ use super::access::Access;
 use super::copy::{Pitched, fits};
 use super::transfer::{From, Side, Transfer};
 use super::{KernelOp, Op, Shared, Tag, expected, lowered, operation, shared};
+use crate::driver::per_context::PerContext;
 use crate::error::NodeKind;
 use crate::kernel::digest_of;
 use crate::memory::{Buffer, Region, Space, Target};
@@ -261,6 +262,71 @@ impl FillOp {
         (width, height)
     }
 
+    /// What the driver's own parameters of a node say, if they are of a memset.
+    pub(crate) fn of_params(params: &CUgraphNodeParams) -> Option<FillOp> {
+        let is_memset = params.type_ == CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEMSET;
+        // SAFETY: the type says which parameters are there.
+        is_memset.then(|| FillOp::of_memset(unsafe { &params.__bindgen_anon_1.memset }))
+    }
+
+    fn of_memset(params: &CUDA_MEMSET_NODE_PARAMS_v2) -> FillOp {
+        let period = params.elementSize as usize;
+        let row = params.width.saturating_mul(period);
+        let gaps = params.pitch.saturating_mul(params.height.saturating_sub(1));
+        let period = period.clamp(1, 4);
+        let fill = Fill {
+            to: Region {
+                space: Space::Device,
+                address: params.dst,
+                bytes: gaps.saturating_add(row),
+                owner: None,
+            },
+            value: SmallVec::from_slice(&params.value.to_le_bytes()[..period]),
+            period,
+            shape: (params.width, params.height, params.pitch),
+            kernel: None,
+        };
+        FillOp(Shared::new(fill, None, Tag::read()))
+    }
+
+    /// A fill that takes this one's place in an executable where its node is disabled. It touches
+    /// no memory of the program's. `None` if the driver may disable the node: if this is no memset,
+    /// has gaps, or fills much.
+    ///
+    /// A memset of several rows keeps its shape in an executable.
+    pub(crate) fn stand_in(&self, context: &Arc<CudaContext>) -> Result<Option<FillOp>> {
+        /// More than an H200 loses order at, which was seen up to 4 KiB, and not with 6,000 bytes.
+        const BYTES: usize = 1 << 14;
+        static MEMORY: PerContext<u64> = PerContext::new();
+        let fill = &self.0.value;
+        let (width, height, pitch) = fill.shape;
+        let row = width.saturating_mul(fill.value.len());
+        let (value, shape) = match height {
+            _ if fill.kernel.is_some() => return Ok(None),
+            0 | 1 => (&fill.value[..fill.period], (1, 1, 0)),
+            _ if pitch == row && row.saturating_mul(height) <= BYTES => (&*fill.value, fill.shape),
+            _ => return Ok(None),
+        };
+        // It goes with the context.
+        let address = MEMORY.get(context, || {
+            driver::bind(context)?;
+            driver::capture::undisturbed(|| driver::memory::allocate(BYTES))
+        })?;
+        let fill = Fill {
+            to: Region {
+                space: Space::Device,
+                address,
+                bytes: BYTES,
+                owner: None,
+            },
+            value: SmallVec::from_slice(value),
+            period: fill.period,
+            shape,
+            kernel: None,
+        };
+        Ok(Some(FillOp(Shared::new(fill, None, Tag::default()))))
+    }
+
     fn memset(&self, context: CUcontext) -> CUDA_MEMSET_NODE_PARAMS_v2 {
         let fill = &self.0.value;
         let (width, height, pitch) = fill.shape;
@@ -382,21 +448,15 @@ impl Op for FillOp {
 
     fn read(node: CUgraphNode) -> Result<FillOp> {
         let params = driver::node::fill_params(node)?;
-        let period = params.elementSize as usize;
-        let row = params.width * period;
-        let fill = Fill {
-            to: Region {
-                space: Space::Device,
-                address: params.dst,
-                bytes: params.pitch * params.height.saturating_sub(1) + row,
-                owner: None,
-            },
-            value: SmallVec::from_slice(&params.value.to_le_bytes()[..period.min(4)]),
-            period: period.min(4),
-            shape: (params.width, params.height, params.pitch),
-            kernel: None,
-        };
-        Ok(FillOp(Shared::new(fill, None, Tag::read())))
+        Ok(FillOp::of_memset(&CUDA_MEMSET_NODE_PARAMS_v2 {
+            dst: params.dst,
+            pitch: params.pitch,
+            value: params.value,
+            elementSize: params.elementSize,
+            width: params.width,
+            height: params.height,
+            ctx: ptr::null_mut(),
+        }))
     }
 }
 

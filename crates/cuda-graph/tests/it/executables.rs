@@ -1,9 +1,8 @@
 //! Executables: their options, and what can be done to nodes at any depth.
 
-use cuda_graph::cudarc::driver::LaunchConfig;
-use cuda_graph::{Buffer, ChildOp, FillOp, Graph, InstantiateOptions, KernelOp, Node, Optimize};
+use cuda_graph::{ChildOp, FillOp, Graph, InstantiateOptions, KernelOp, Node, Optimize};
 
-use crate::fixture::{add, context, is_software, kernel, store, stream, words};
+use crate::fixture::{add, context, store, stream, words};
 
 fn graph() -> Graph {
     Graph::new(&context()).unwrap()
@@ -100,43 +99,6 @@ fn nodes_within_children_are_switched_and_updated() {
     assert_eq!(run(&mut exec), (5, 6));
     exec.update_from(&outer).unwrap();
     assert_eq!(run(&mut exec), (7, 1));
-}
-
-#[test]
-fn what_is_around_a_disabled_fill_keeps_its_order() {
-    const COUNT: u32 = 1 << 18;
-    let stream = stream();
-    let [sum, filled] = [(); 2].map(|()| words(&stream, &[0]));
-    let many = Buffer::<u32>::zeroed(&stream, COUNT as usize).unwrap();
-    let last = many.slice(COUNT as usize - 1..COUNT as usize).unwrap();
-    // SAFETY: `bump` adds 1 to so many words.
-    let bump = unsafe {
-        let config = LaunchConfig::for_num_elems(COUNT);
-        KernelOp::new(kernel("bump"), config, (&many, COUNT))
-    };
-    let bump = bump.unwrap();
-    let mut fills = vec![FillOp::by_kernel(&filled, 5u32).unwrap()];
-    // A GPU's driver loses the order around a disabled memset node, as `Exec::disable` says.
-    if is_software() {
-        fills.push(FillOp::new(&filled, 5u32).unwrap());
-    }
-    for fill in fills {
-        many.copy_from_host(&stream, &vec![0; COUNT as usize])
-            .unwrap();
-        sum.copy_from_host(&stream, &[0]).unwrap();
-        let graph = graph();
-        let before = graph.add(bump.clone(), ()).unwrap();
-        let fill = graph.add(fill, before).unwrap();
-        graph.add(add(&sum, &last), fill).unwrap();
-        let mut exec = graph.instantiate().unwrap();
-        exec.disable(fill).unwrap();
-        for _ in 0..20 {
-            exec.launch(&stream).unwrap();
-        }
-        // 1 to 20, one after the other.
-        assert_eq!(sum.to_host(&stream).unwrap(), [210]);
-        assert_eq!(filled.to_host(&stream).unwrap(), [0]);
-    }
 }
 
 #[test]

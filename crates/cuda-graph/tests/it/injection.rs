@@ -8,7 +8,8 @@ use std::sync::Arc;
 use cuda_graph::cudarc::driver::CudaStream;
 use cuda_graph::testing::with_failing_call;
 use cuda_graph::{
-    AllocOp, AnyOp, ChildOp, CopyOp, EmptyOp, Exec, FreeOp, Graph, MemoryLocation, Node, Result,
+    AllocOp, AnyOp, ChildOp, CopyOp, EmptyOp, Exec, FillOp, FreeOp, Graph, MemoryLocation, Node,
+    Result,
 };
 
 use crate::door::Door;
@@ -376,6 +377,41 @@ fn launches_and_switches_can_be_tried_again() {
         runs(&mut exec, &stream);
         assert_eq!(a.to_host(&stream).unwrap(), [u32::from(!disabled)]);
     });
+}
+
+#[test]
+fn what_fails_of_a_disabled_fill_leaves_it_as_it_is_told() {
+    let stream = stream();
+    let a = words(&stream, &[0]);
+    let fill = |value: u32| FillOp::new(&a, value).unwrap();
+    let (graph, other) = (graph(), self::graph());
+    let node = graph.add(fill(1), ()).unwrap();
+    other.add(fill(3), ()).unwrap();
+    type Change<'a> = &'a dyn Fn(&mut Exec) -> cuda_graph::Result<()>;
+    let changes: [(Change<'_>, bool, [u32; 2]); 4] = [
+        (&|exec| exec.disable(node), true, [1, 1]),
+        (&|exec| exec.enable(node), false, [1, 1]),
+        (&|exec| exec.update(node, fill(2)), false, [1, 2]),
+        (&|exec| exec.update_in_place(&other), false, [1, 3]),
+    ];
+    for (change, starts_enabled, values) in changes {
+        each_call(|failing| {
+            let mut exec = graph.instantiate().unwrap();
+            if !starts_enabled {
+                exec.disable(node).unwrap();
+            }
+            let changed = failing.run(|| change(&mut exec)).is_ok();
+            a.copy_from_host(&stream, &[0]).unwrap();
+            runs(&mut exec, &stream);
+            let is_enabled = exec.is_enabled(node).unwrap();
+            let filled = a.to_host(&stream).unwrap()[0];
+            assert_eq!(filled != 0, is_enabled);
+            exec.enable(node).unwrap();
+            runs(&mut exec, &stream);
+            let filled = a.to_host(&stream).unwrap()[0];
+            assert!(filled == values[usize::from(changed)] || !changed && is_enabled);
+        });
+    }
 }
 
 /// A graph that passes through a door, then does `op`.

@@ -14,6 +14,7 @@ mod decode;
 mod device;
 mod devices;
 mod diff;
+mod disabled;
 mod door;
 mod executables;
 mod exit;
