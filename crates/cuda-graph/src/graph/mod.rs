@@ -300,8 +300,7 @@ impl Graph {
             return Ok(ChildOp::of(self.view_of(child).view(), tag).into());
         }
         let mut op = AnyOp::read(raw)?;
-        let read = op.tag_mut();
-        (read.label, read.location) = (tag.label, tag.location);
+        op.tag_mut().take_name_of(&tag);
         Ok(op)
     }
 

@@ -209,10 +209,8 @@ impl Operation for RawOp {
         match op {
             AnyOp::Raw(op) => Some(op),
             op => {
-                let tag = Tag {
-                    unowned: true,
-                    ..op.tag().clone()
-                };
+                let mut tag = op.tag().clone();
+                tag.set_unowned(true);
                 Some(RawOp::opaque(op.kind(), tag, Vec::new()))
             }
         }

@@ -379,7 +379,14 @@ impl Setters {
                 arguments.value(flag);
                 arguments.value(&(*number as u32));
                 arguments.value(&around);
-                (3, op.tag().label.as_deref().unwrap_or("checkpoint").into())
+                (
+                    3,
+                    op.tag()
+                        .label()
+                        .map(|label| &**label)
+                        .unwrap_or("checkpoint")
+                        .into(),
+                )
             }
             _ => return None,
         };

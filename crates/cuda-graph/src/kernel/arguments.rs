@@ -52,7 +52,7 @@ impl Word {
 /// The bytes of a kernel's arguments, and the owners of what they point to.
 ///
 /// What most kernels take fits in place, so that it is one allocation with the operation.
-// What calls of the driver read comes first.
+// What updates of executables read comes first.
 #[derive(Clone, Default)]
 #[repr(C)]
 pub struct Arguments {
@@ -457,19 +457,27 @@ impl Arguments {
         &self.owners
     }
 
-    /// A number for how many arguments and owners there are, if they [are few](Arguments::are_few),
-    /// lie in place, and there are neither conditions nor values of parameters among them.
+    /// A number that tells how many owners there are, which arguments are numbers, and which are
+    /// memory that is owned, if the arguments [are few](Arguments::are_few), lie in place, and
+    /// there are neither conditions nor values of parameters among them.
     #[inline(always)]
     pub(crate) fn outline(&self) -> Option<NonZero<u32>> {
+        const MARK: u32 = 1 << 31;
         let owners = u8::try_from(self.owners.len()).ok()?;
-        let outline = NonZero::new(1 << 16 | u32::from(owners) << 8 | self.len() as u32);
-        outline.filter(|_| self.are_few() && self.are_in_place() && self.rare.is_none())
+        if !self.are_few() || !self.are_in_place() || self.rare.is_some() {
+            return None;
+        }
+        let forms = (0..FEW).zip(&self.forms);
+        let numbers = forms.map(|(index, form)| u32::from(form.is_number()) << index);
+        let numbers = numbers.fold(0, |all, number| all | number);
+        let owned = self.owned as u32 & ((1 << FEW) - 1) | u32::from(self.owned & KEPT != 0) << FEW;
+        NonZero::new(MARK | owned << 16 | numbers << 8 | u32::from(owners))
     }
 
     /// How many owners there were when they had this outline.
     #[inline(always)]
     pub(crate) fn owners_in(outline: u32) -> usize {
-        (outline >> 8 & 0xff) as usize
+        (outline & 0xff) as usize
     }
 
     /// Whether no list lies elsewhere but that of many owners.
@@ -511,24 +519,21 @@ impl Arguments {
         owners.all(|(own, other)| Arc::ptr_eq(own, other))
     }
 
-    /// As [`assign`](Arguments::assign), without asking where the values lie.
+    /// As [`assign`](Arguments::assign), without asking where the values lie, and without the rest:
+    /// that is the same in both.
     ///
     /// # Safety
     ///
-    /// Both have an [outline](Arguments::outline).
+    /// Both have the same [outline](Arguments::outline) and are of the same kernel.
     #[inline(always)]
     pub(crate) unsafe fn assign_in_place(&mut self, other: &Arguments) {
-        // SAFETY: by the caller. All pointers are taken before the first write; otherwise the
+        // SAFETY: by the caller. Both pointers are taken before the first write; otherwise the
         // compiler would ask again where the lists lie.
         unsafe {
             assert_unchecked(!self.words.spilled() && !other.words.spilled());
-            assert_unchecked(!self.forms.spilled() && !other.forms.spilled());
-            let words = (self.words.as_mut_ptr(), other.words.as_ptr());
-            let forms = (self.forms.as_mut_ptr(), other.forms.as_ptr());
-            copy_all::<Word, FEW>(words.0, words.1);
-            copy_all::<Form, 8>(forms.0, forms.1);
+            let (to, from) = (self.words.as_mut_ptr(), other.words.as_ptr());
+            copy_all::<Word, FEW>(to, from);
         }
-        self.owned = other.owned;
     }
 
     /// Whether the owners are those of `other`, of which there are as many.

@@ -82,12 +82,12 @@ struct Rare {
     idle_flag: Option<u64>,
 }
 
-/// How many arguments a plain launch has, and owners besides the kernel; 0 for all others. So
-/// frequent calls ask one number what would be a dozen questions.
+/// What the arguments of a plain launch are, and how many owners they have besides the kernel; 0 for
+/// all others. So frequent calls ask one number what would be a dozen questions.
 ///
 /// A plain launch has no attributes, declarations, label, conditions and values of parameters; it
 /// holds what it uses, and its arguments are few and a word each. It may be given the values of
-/// another one with the same outline, if both have the same owners.
+/// another one with the same outline, if both have the same owners: the kernel is one of them.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Outline(u32);
 
@@ -134,11 +134,11 @@ impl Launch {
         }
     }
 
-    /// Takes over everything but the arguments of a launch that is like this one.
+    /// Takes over everything but the arguments of a launch that is like this one, of the same
+    /// kernel.
     #[inline(always)]
     fn assign_rest(&mut self, other: &Launch) {
-        // One by one: a pair would be put together on the stack first.
-        self.function.0 = other.function.0;
+        debug_assert!(self.function.0 == other.function.0);
         self.config = other.config;
         self.tag.location = other.tag.location;
     }
@@ -147,7 +147,7 @@ impl Launch {
     #[cold]
     #[inline(never)]
     fn is_like(&self, other: &Launch) -> bool {
-        let is_simple = |launch: &Launch| launch.rare.is_none() && launch.tag.label.is_none();
+        let is_simple = |launch: &Launch| launch.rare.is_none() && launch.tag.label().is_none();
         is_simple(self) && is_simple(other) && self.arguments.are_like(&other.arguments)
     }
 }
@@ -155,11 +155,6 @@ impl Launch {
 /// A launch that nobody shares yet, without arguments.
 #[inline(always)]
 fn unshared(kernel: &Kernel, config: LaunchConfig, tag: Tag) -> UniqueArc<Launch> {
-    let Tag {
-        label,
-        location,
-        unowned,
-    } = tag;
     let mut launch = UniqueArc::<Launch>::new_uninit();
     let place = (*launch).as_mut_ptr();
     // SAFETY: every field is written, here or by `write_none`. Field by field, because a whole
@@ -170,9 +165,7 @@ fn unshared(kernel: &Kernel, config: LaunchConfig, tag: Tag) -> UniqueArc<Launch
         (&raw mut (*place).outline).write(Outline::OTHER);
         Arguments::write_none(&raw mut (*place).arguments);
         (&raw mut (*place).rare).write(None);
-        (&raw mut (*place).tag.label).write(label);
-        (&raw mut (*place).tag.location).write(location);
-        (&raw mut (*place).tag.unowned).write(unowned);
+        (&raw mut (*place).tag).write(tag);
         UniqueArc::assume_init(launch)
     }
 }
@@ -464,10 +457,10 @@ impl Alike<'_> {
     pub(crate) fn assign(self) -> bool {
         let Alike { from, to } = self;
         let owners = from.outline.owners();
-        // SAFETY: the arguments of plain launches have an outline, and this is the same one.
+        // SAFETY: the arguments of plain launches have an outline, which is the same one.
         let is_held = unsafe { to.arguments.has_owners_of_alike(&from.arguments, owners) };
         if is_held {
-            // SAFETY: as above.
+            // SAFETY: as above. The kernel is one of the owners.
             unsafe { to.arguments.assign_in_place(&from.arguments) };
             to.assign_rest(from);
         }

@@ -784,10 +784,7 @@ impl ForeignBlock<'_> {
         if driver::graph::is_empty(raw)? {
             return Ok(());
         }
-        let tag = Tag {
-            location: Some(self.location),
-            ..Tag::default()
-        };
+        let tag = Tag::at(self.location);
         if !path.is_fresh {
             return path.adopt(&graph, tag);
         }

@@ -619,10 +619,7 @@ impl Records for Walk<'_> {
         if self.in_bodies > 0 || self.behind_checkpoint {
             graph.hierarchy().lock().check_for_body(0)?;
         }
-        let tag = Tag {
-            location: Some(location),
-            ..Tag::default()
-        };
+        let tag = Tag::at(location);
         self.add_captured(Captured::new(graph, tag)?)
     }
 

@@ -211,7 +211,10 @@ fn no_update_of_all_enables_what_the_definition_lost() {
     exec.disable(node).unwrap();
     graph.destroy(node).unwrap();
     let updated = exec.update_in_place(&other);
-    assert!(matches!(updated, Err(Error::NodeGone { .. })), "{updated:?}");
+    assert!(
+        matches!(updated, Err(Error::NodeGone { .. })),
+        "{updated:?}"
+    );
     assert_eq!(first(&around.run(&mut exec)), 0);
 }
 

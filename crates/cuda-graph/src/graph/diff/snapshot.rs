@@ -131,8 +131,7 @@ impl State {
         let Some(mut op) = told else {
             return content.name_only();
         };
-        let (tag, read) = (content.tag(), op.tag_mut());
-        (read.label, read.location) = (tag.label.clone(), tag.location);
+        op.tag_mut().take_name_of(content.tag());
         op
     }
 }
