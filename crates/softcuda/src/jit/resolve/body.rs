@@ -8,6 +8,7 @@ use ptx::opcode::{self, Fact, Opcode};
 
 use smallvec::SmallVec;
 
+use super::behind_waits;
 use super::divisors;
 use super::floats::Votes;
 use super::fragments;
@@ -162,7 +163,8 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         .collect();
     let nans = nans.decide(&tables.registers, &tables.floats, &parameters);
     divisors::known(&mut steps, &tables);
-    let steps = decode(module, &tables, &nans, steps);
+    let mut steps = decode(module, &tables, &nans, steps);
+    behind_waits::move_numbers(&mut steps);
     tables.lazy_nans = nans.lazy;
     tables.seen_nans = nans.seen;
     for list in [&mut uses.shared, &mut uses.functions, &mut uses.addresses] {

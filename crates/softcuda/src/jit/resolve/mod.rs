@@ -4,6 +4,7 @@
 //! Everything a module says is checked here, for all its functions: what comes out always lowers.
 //! Refusals are gathered, so that one log names several.
 
+mod behind_waits;
 mod body;
 pub(super) mod changes;
 mod divisors;
