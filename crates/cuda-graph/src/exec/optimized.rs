@@ -25,7 +25,7 @@ use crate::graph::state::State;
 use crate::graph::{AnyOp, Graph, NodeId};
 use crate::op::{FillOp, KernelOp, Op};
 use crate::optimize::emit::Emitted;
-use crate::optimize::plan::{Does, NotPlanned, Place, Plan, Planned};
+use crate::optimize::plan::{Copied, Does, NotPlanned, Place, Plan, Planned};
 use crate::optimize::{Given, Optimize, Report, Words};
 use crate::{Error, Owner, Result, driver};
 
@@ -42,6 +42,10 @@ pub(super) struct Optimized {
     disabled: HashSet<Place>,
     /// Memory that passes use.
     words: Option<Owner>,
+    /// What memset nodes of copies do, of which the program's may know nothing.
+    copied_fills: HashMap<Place, AnyOp>,
+    /// Nodes of copies that were set since.
+    set_in_copies: HashSet<Place>,
     /// What nodes were set to that the table does not know yet.
     pending: HashMap<Place, AnyOp>,
 }
@@ -172,9 +176,12 @@ impl Optimized {
             pinned,
             disabled,
             words: words.into_owner(),
+            copied_fills: HashMap::new(),
+            set_in_copies: HashSet::new(),
             pending: HashMap::new(),
         });
-        if let Err(error) = optimized.disable_in(&context, raw, |_| true) {
+        optimized.read_copied_fills();
+        if let Err(error) = optimized.disable_in(&context, raw) {
             driver::log_leak("an executable", driver::exec::destroy(raw));
             return Err(error);
         }
@@ -203,26 +210,38 @@ impl Optimized {
         found.take(1).map(|handle| (None, handle)).collect()
     }
 
-    /// Disables nodes of the executable `exec`, of which the base knows what they do now: those of
-    /// some kinds.
-    fn disable_in(
-        &self,
-        context: &Arc<CudaContext>,
-        exec: CUgraphExec,
-        of_kind: impl Fn(NodeKind) -> bool,
-    ) -> Result<()> {
-        let nodes = || self.base.graphs.iter().flatten();
-        let does = |at: Place| nodes().find(|node| node.of.first() == Some(&at));
-        for &place in &self.disabled {
-            if self.is_joined(place) {
-                continue;
-            }
-            let does = does(place).map(|node| &node.op);
-            if of_kind(does.map_or(NodeKind::Fill, AnyOp::kind)) {
-                self.enable_in(context, exec, place, does, false)?;
+    /// Disables nodes of the new executable `exec`, which do what was planned.
+    fn disable_in(&self, context: &Arc<CudaContext>, exec: CUgraphExec) -> Result<()> {
+        let mut alone = self.disabled.iter().filter(|at| !self.is_joined(**at));
+        alone.try_for_each(|at| self.enable_in(context, exec, *at, None, false))
+    }
+
+    /// Reads what memset nodes of copies do, as the driver copied them.
+    fn read_copied_fills(&mut self) {
+        let mut copies: Vec<&Copied> = self.emitted.copied.values().collect();
+        while let Some(copied) = copies.pop() {
+            for (place, handle, inner) in &copied.nodes {
+                copies.extend(inner.as_deref());
+                let kind = driver::node::kind(*handle).map(NodeKind::from_driver);
+                if let (Ok(NodeKind::Fill), Ok(fill)) = (kind, FillOp::read(*handle)) {
+                    self.copied_fills.insert(*place, AnyOp::Fill(fill));
+                }
             }
         }
-        Ok(())
+    }
+
+    /// Forgets what copied nodes in these graphs of the program's do.
+    pub(super) fn forget_copied_in(&mut self, graphs: &[u32]) {
+        self.copied_fills
+            .retain(|(graph, _), _| !graphs.contains(graph));
+    }
+
+    /// What a node was planned to do, if that is to fill memory. Only what was read is known once
+    /// the plan is released.
+    fn planned_fill(&self, place: Place) -> Option<&AnyOp> {
+        let mut nodes = self.base.graphs.iter().flatten();
+        let node = nodes.find(|node| node.of.first() == Some(&place))?;
+        node.op.op().filter(|op| op.kind() == NodeKind::Fill)
     }
 
     /// Enables or disables what stands for a node alone, which does `does` if that is known.
@@ -234,17 +253,15 @@ impl Optimized {
         does: Option<&AnyOp>,
         enabled: bool,
     ) -> Result<()> {
-        for (_, handle) in self.handles(place) {
-            let read;
-            let does = match (NodeKind::from_driver(driver::node::kind(handle)?), does) {
-                (NodeKind::Fill, Some(does)) => Some(does),
-                // The driver's own copy of a graph does what that did.
-                (NodeKind::Fill, None) => {
-                    read = AnyOp::Fill(FillOp::read(handle)?);
-                    Some(&read)
-                }
-                _ => None,
-            };
+        let does = does
+            .or_else(|| self.planned_fill(place))
+            .or_else(|| self.copied_fills.get(&place));
+        for (planned, handle) in self.handles(place) {
+            // A pass may have made a kernel of it. What is copied stays what it is.
+            let planned =
+                planned.map(|(graph, node)| &self.plan.graphs[graph as usize][node as usize]);
+            let is_memset = planned.is_none_or(|node| node.op.kind() == NodeKind::Fill);
+            let does = does.filter(|_| is_memset);
             skip::set_enabled(context, exec, handle, does, enabled)?;
         }
         Ok(())
@@ -337,6 +354,12 @@ impl Optimized {
         });
         let nodes = loops.flatten().chain(lines.flat_map(|line| &line.nodes));
         nodes.filter(is_edited).copied().collect()
+    }
+
+    /// Whether a node is one of the driver's copy of a graph.
+    fn is_in_a_copy(&self, place: Place) -> bool {
+        let is_copied = !self.emitted.copied.is_empty() && !self.stands().contains_key(&place);
+        is_copied && !self.handles(place).is_empty()
     }
 
     /// Whether a node is done together with others.
@@ -502,6 +525,9 @@ impl Exec {
         if let Some(optimized) = &mut self.optimized {
             let pending = edits.iter().map(|(id, op)| (place(*id), (*op).clone()));
             optimized.pending.extend(pending);
+            let places = edits.iter().map(|(id, _)| place(*id));
+            let set: Vec<Place> = places.filter(|at| optimized.is_in_a_copy(*at)).collect();
+            optimized.set_in_copies.extend(set);
         }
         Ok(())
     }
@@ -511,6 +537,31 @@ impl Exec {
         if let Some(optimized) = &mut self.optimized {
             optimized.pending.clear();
         }
+    }
+
+    /// Disables memset nodes again that were, after the driver set several. One for which that
+    /// fails is enabled.
+    pub(super) fn skip_again_optimized(&mut self) -> Result<()> {
+        let Some(optimized) = &self.optimized else {
+            return Ok(());
+        };
+        let (mut done, mut failed) = (Ok(()), vec![]);
+        let alone = optimized.disabled.iter();
+        let alone = alone.filter(|at| !optimized.is_joined(**at));
+        for (at, does) in alone.map(|at| (*at, self.known(*at))) {
+            if does.is_some_and(|does| does.kind() != NodeKind::Fill) {
+                continue;
+            }
+            let set = optimized.enable_in(self.context(), self.raw, at, does, false);
+            if set.is_err() {
+                failed.push(at);
+            }
+            done = done.and(set);
+        }
+        if let Some(optimized) = &mut self.optimized {
+            optimized.disabled.retain(|at| !failed.contains(at));
+        }
+        done
     }
 
     /// Enables or disables what stands for a node.
@@ -675,7 +726,17 @@ impl Exec {
         let (planning, mut report) =
             Optimized::planned(base, self.context(), options.optimize, pinned, &disabled);
         let emitted = Emitted::of(&planning.plan, self.context())?;
-        let made = Optimized::instantiated(planning, emitted, &options, disabled)?;
+        let mut made = Optimized::instantiated(planning, emitted, &options, disabled)?;
+        let (raw, _, new) = &mut made;
+        // The driver's copies do what they did at first.
+        new.set_in_copies.clone_from(&optimized.set_in_copies);
+        let now = |at: Place| edited.get(&at).copied().or_else(|| self.known(at));
+        let set = |at: &Place| new.set(self.context(), *raw, *at, &now);
+        let mut failed = new.set_in_copies.iter().filter_map(|at| set(at).err());
+        if let Some(NotSet::Error(error)) = failed.find(|why| matches!(why, NotSet::Error(_))) {
+            driver::log_leak("an executable", driver::exec::destroy(*raw));
+            return Err(error);
+        }
         report.fallbacks = self.fallbacks() + 1;
         tracing::debug!("an update broke what a pass had assumed: the graph is planned anew");
         self.go_on_with(made, behind, report);
@@ -759,11 +820,10 @@ impl Exec {
         {
             (optimized.base, optimized.plan) = (planning.base, planning.plan);
             optimized.stands = OnceLock::new();
-            let skipped = optimized.disable_in(&context, self.raw, |kind| kind == NodeKind::Fill);
             optimized.base.release();
             optimized.plan.release();
             self.report = Some(Box::new(report));
-            return skipped;
+            return Ok(());
         }
         let behind = self.end_of_launches()?;
         let made = Optimized::instantiated(planning, emitted, &options, disabled)?;

@@ -7,7 +7,8 @@
 //!
 //! What a node is to do when it is enabled again, the executable's table says. Of nodes of other
 //! code the table does not know it: that is read from the definition as long as nothing else was
-//! put there, and kept here. Where it cannot be told, the driver disables such a node too.
+//! put there, and kept here. Where it cannot be told, or the driver takes no stand-in because the
+//! memory is another context's, the driver disables such a node too.
 
 use std::sync::Arc;
 
@@ -44,15 +45,20 @@ pub(super) fn set_enabled(
         },
         _ => None,
     };
-    if let (Some(does), Some(stand_in)) = (does, stand_in) {
-        // What it does may have been unknown when it was disabled.
+    let (Some(does), Some(stand_in)) = (does, stand_in) else {
+        return driver::exec::set_enabled(exec, handle, enabled);
+    };
+    if enabled {
+        // The driver may have disabled it.
         driver::exec::set_enabled(exec, handle, true)?;
-        return match enabled {
-            true => does.set_in(context, exec, handle),
-            false => stand_in.set_in(context, exec, handle),
-        };
+        return does.set_in(context, exec, handle);
     }
-    driver::exec::set_enabled(exec, handle, enabled)
+    match stand_in.set_in(context, exec, handle) {
+        // Where the driver disabled it before, it may stay so.
+        Ok(()) => driver::exec::set_enabled(exec, handle, true).or(Ok(())),
+        // What lies in another context has no stand-in here.
+        Err(_) => driver::exec::set_enabled(exec, handle, false),
+    }
 }
 
 impl Exec {
@@ -145,31 +151,20 @@ impl Exec {
         skipped.try_for_each(|skipped| self.on_node(skipped.node, "updating", |_| Ok(())))
     }
 
-    /// Has nodes be skipped that were, after the driver set several.
-    pub(super) fn skip_again(&mut self) -> Result<()> {
-        let nodes: Vec<NodeId> = self.skipped.drain(..).map(|skipped| skipped.node).collect();
-        for &node in &nodes {
-            let does = self.does_by_others(node);
-            self.skipped.push(Skipped { node, does });
+    /// Has memset nodes be skipped that were, after the driver set those that `was_set` says. One
+    /// for which that fails is enabled.
+    pub(super) fn skip_again(&mut self, was_set: impl Fn(NodeId) -> bool) -> Result<()> {
+        if self.is_optimized() {
+            return self.skip_again_optimized();
         }
-        let skipped = nodes.into_iter().map(|node| self.skip(node));
+        let (set, left) = std::mem::take(&mut self.skipped)
+            .into_iter()
+            .partition(|skipped| was_set(skipped.node));
+        self.skipped = left;
+        let set: Vec<Skipped> = set;
+        let skipped = set
+            .into_iter()
+            .map(|skipped| self.set_enabled(skipped.node, "disabling", false));
         skipped.fold(Ok(()), Result::and)
-    }
-
-    /// Has a node be skipped, if it was, after the driver set it. Where that fails, it is enabled.
-    #[cold]
-    pub(super) fn skip(&mut self, id: NodeId) -> Result<()> {
-        let Some(skipped) = self.skipped.iter().find(|skipped| skipped.node == id) else {
-            return Ok(());
-        };
-        let does = self.table.get(id).and_then(AnyOp::op);
-        let does = does.or(skipped.does.as_ref());
-        let done = self.on_node(id, "disabling", |raw| {
-            set_enabled(self.context(), self.raw, raw, does, false)
-        });
-        if done.is_err() {
-            self.skipped.retain(|skipped| skipped.node != id);
-        }
-        done
     }
 }

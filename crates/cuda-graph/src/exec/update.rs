@@ -51,6 +51,10 @@ impl Exec {
             }) if self.owned && code == CUresult::CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE => {
                 (reason, node)
             }
+            // A disabled node cannot be named any more.
+            Err(Error::NodeGone { node }) if self.owned => {
+                (UpdateFailure::TopologyChanged, Some(node))
+            }
             Err(error) => return Err(error),
         };
         let options = self.options()?;
@@ -64,8 +68,10 @@ impl Exec {
     ///
     /// # Errors
     ///
-    /// [`Error::Update`] says why, and names the node where the driver does; [`Error::SideBySide`].
-    /// The executable is then what it was.
+    /// [`Error::Update`] says why, and names the node where the driver does; [`Error::SideBySide`];
+    /// [`Error::NodeGone`] where the definition lost a memset node that is disabled here. The
+    /// executable is then what it was. If the driver fails to disable a memset node again, the
+    /// update is made, and that node is enabled.
     pub fn update_in_place(&mut self, graph: &Graph) -> Result<()> {
         driver::bind(self.context())?;
         self.check_skipped()?;
@@ -136,7 +142,7 @@ impl Exec {
         drop((ours, theirs));
         drop(gone);
         self.retire(old, Gone::all);
-        self.skip_again()
+        self.skip_again(|_| true)
     }
 
     /// Has the driver update every node from a graph.
@@ -257,14 +263,16 @@ impl Exec {
         };
         let mut set = op.set_in(context, self.raw, raw);
         if is_skipped && set.is_ok() {
-            let does = op.clone().into_any();
-            set = skip::set_enabled(context, self.raw, raw, Some(&does), false);
+            let skip = |does: &AnyOp| skip::set_enabled(context, self.raw, raw, Some(does), false);
+            set = skip(&op.clone().into_any());
+            if let (Err(_), Some(old)) = (&set, content.op()) {
+                // It is skipped as before. If that fails too, nothing can be done.
+                let _ = old.set_in(context, self.raw, raw).and_then(|()| skip(old));
+            }
         }
         drop(state);
         if let Err(error) = set {
-            let error = error.about(content.name(id.index), "updating");
-            // What it did before is skipped again.
-            return Err(self.skip(*id).err().unwrap_or(error));
+            return Err(error.about(content.name(id.index), "updating"));
         }
         if !op.assign_to_any(content) {
             let old = std::mem::replace(content, op.clone().into_any());
@@ -352,6 +360,10 @@ impl Exec {
             self.table.forget(&old);
         }
         self.is_replaced = true;
+        let numbers = 0..state.bodies.len();
+        let inside: Vec<u32> = numbers
+            .filter(|number| state.is_inside(*number, (id.body, id.index)))
+            .collect();
         drop(state);
         drop(other);
         // The driver pairs the nodes: what the whole graph uses is held at its node.
@@ -360,7 +372,10 @@ impl Exec {
             let replaced = std::mem::replace(place, content);
             self.retire((replaced, old), |gone, old| gone.node(id, old));
         }
-        self.skip_again()
+        if let Some(optimized) = &mut self.optimized {
+            optimized.forget_copied_in(&inside);
+        }
+        self.skip_again(|node| inside.contains(&node.body))
     }
 
     /// What a node does now.

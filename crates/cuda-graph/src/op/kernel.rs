@@ -521,6 +521,7 @@ impl Op for KernelOp {
         if is_like {
             to.arguments.assign(&from.arguments);
             to.assign_rest(from);
+            to.outline = from.outline;
         }
         is_like
     }

@@ -1,10 +1,12 @@
 //! Attempts to go wrong from safe code: those that did, and those that came close.
 
 mod callbacks;
+mod fills;
 mod handles;
 mod limits;
 mod locks;
 mod lost;
+mod outlines;
 mod replay;
 mod streams;
 mod threads;
