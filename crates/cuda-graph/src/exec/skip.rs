@@ -29,7 +29,7 @@ pub(super) struct Skipped {
 }
 
 /// Enables or disables a node of an executable. `does` is what the node does when it is enabled, if
-/// it is a memset node and that is known.
+/// it is a memset node and that is known. Where that fails, the node is what it was.
 pub(super) fn set_enabled(
     context: &Arc<CudaContext>,
     exec: CUgraphExec,
