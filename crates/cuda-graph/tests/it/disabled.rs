@@ -7,7 +7,7 @@ use cuda_graph::{
     Operation, Optimize,
 };
 
-use crate::fixture::{add, alone, context, kernel, store, stream, words};
+use crate::fixture::{add, alone, context, first_child, kernel, store, stream, words};
 
 /// How many words `bump` adds 1 to, so that it takes its time.
 const COUNT: u32 = 1 << 18;
@@ -230,9 +230,7 @@ fn by_others(around: &Around, byte: u8) -> (Graph, Graph, Node<FillOp>) {
         Ok(())
     })
     .unwrap();
-    let child = graph.nodes().unwrap().into_iter();
-    let mut child = child.filter_map(|node| node.typed::<ChildOp>());
-    let inner = graph.child(child.next().unwrap()).unwrap();
+    let inner = first_child(&graph);
     let node = inner.nodes().unwrap()[0].typed().unwrap();
     (graph, inner, node)
 }

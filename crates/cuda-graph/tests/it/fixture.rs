@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use cuda_graph::cudarc::driver::sys::{CUpointer_attribute, cuPointerGetAttribute};
 use cuda_graph::cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaStream};
 use cuda_graph::cudarc::nvrtc::Ptx;
-use cuda_graph::{AllocOp, Buffer, Device, Driver, Graph, Kernel, KernelOp, Node, RawMemory};
+use cuda_graph::{
+    AllocOp, Buffer, ChildOp, Device, Driver, Graph, Kernel, KernelOp, Node, RawMemory,
+};
 
 /// `store(to, value)`: `*to = value`. `add(to, from)`: `*to += *from`. `bump(to, n)`: thread i adds
 /// 1 to `to[i]`. `mixed(to, a: u8, b: f64, c: [u8; 12], d: u16)`: `*to = a + d`.
@@ -206,6 +208,15 @@ pub fn add(to: &Buffer<u32>, from: &Buffer<u32>) -> KernelOp {
 
 pub fn words(stream: &Arc<CudaStream>, values: &[u32]) -> Buffer<u32> {
     Buffer::from_host(stream, values).expect("it fits")
+}
+
+/// The graph that the first of a graph's child nodes runs.
+pub fn first_child(graph: &Graph) -> Graph {
+    let nodes = graph.nodes().expect("it is there").into_iter();
+    let child = nodes.filter_map(|node| node.typed::<ChildOp>()).next();
+    graph
+        .child(child.expect("it has one"))
+        .expect("it is there")
 }
 
 /// The memory that a node allocates. A test uses it after that node and before the one that frees

@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod fills;
+mod fills_model;
 mod handles;
 mod limits;
 mod locks;

@@ -2,7 +2,7 @@
 
 use cuda_graph::{Arguments, Graph, Kernel, KernelArgument, KernelOp, RawMemory, Recorder, Replay};
 
-use super::fills::Random;
+use super::fills_model::Random;
 use crate::fixture::{Watch, context, stream, words};
 
 fn graph() -> Graph {
