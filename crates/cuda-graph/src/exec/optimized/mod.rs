@@ -8,6 +8,8 @@
 //! Neither the plan nor the other definition holds what operations use: the table does, as it does
 //! for other executables. So an update lets go of what it replaces.
 
+mod disabled;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
@@ -16,16 +18,16 @@ use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUresult};
 use smallvec::SmallVec;
 
 use super::others::Others;
-use super::{Exec, InstantiateOptions, skip};
+use super::{Exec, InstantiateOptions};
 use crate::driver::event::Event;
 use crate::error::{NodeKind, NodeName, UpdateFailure};
 use crate::graph::diff::{counterparts, is_taken_over};
 use crate::graph::setter;
 use crate::graph::state::State;
 use crate::graph::{AnyOp, Graph, NodeId};
-use crate::op::{FillOp, KernelOp, Op};
+use crate::op::{KernelOp, Op};
 use crate::optimize::emit::Emitted;
-use crate::optimize::plan::{Copied, Does, NotPlanned, Place, Plan, Planned};
+use crate::optimize::plan::{Does, NotPlanned, Place, Plan, Planned};
 use crate::optimize::{Given, Optimize, Report, Words};
 use crate::{Error, Owner, Result, driver};
 
@@ -210,63 +212,6 @@ impl Optimized {
         found.take(1).map(|handle| (None, handle)).collect()
     }
 
-    /// Disables nodes of the new executable `exec`, which do what was planned.
-    fn disable_in(&self, context: &Arc<CudaContext>, exec: CUgraphExec) -> Result<()> {
-        let mut alone = self.disabled.iter().filter(|at| !self.is_joined(**at));
-        alone.try_for_each(|at| self.enable_in(context, exec, *at, None, false))
-    }
-
-    /// Reads what memset nodes of copies do, as the driver copied them.
-    fn read_copied_fills(&mut self) {
-        let mut copies: Vec<&Copied> = self.emitted.copied.values().collect();
-        while let Some(copied) = copies.pop() {
-            for (place, handle, inner) in &copied.nodes {
-                copies.extend(inner.as_deref());
-                let kind = driver::node::kind(*handle).map(NodeKind::from_driver);
-                if let (Ok(NodeKind::Fill), Ok(fill)) = (kind, FillOp::read(*handle)) {
-                    self.copied_fills.insert(*place, AnyOp::Fill(fill));
-                }
-            }
-        }
-    }
-
-    /// Forgets what copied nodes in these graphs of the program's do.
-    pub(super) fn forget_copied_in(&mut self, graphs: &[u32]) {
-        self.copied_fills
-            .retain(|(graph, _), _| !graphs.contains(graph));
-    }
-
-    /// What a node was planned to do, if that is to fill memory. Only what was read is known once
-    /// the plan is released.
-    fn planned_fill(&self, place: Place) -> Option<&AnyOp> {
-        let mut nodes = self.base.graphs.iter().flatten();
-        let node = nodes.find(|node| node.of.first() == Some(&place))?;
-        node.op.op().filter(|op| op.kind() == NodeKind::Fill)
-    }
-
-    /// Enables or disables what stands for a node alone, which does `does` if that is known.
-    fn enable_in(
-        &self,
-        context: &Arc<CudaContext>,
-        exec: CUgraphExec,
-        place: Place,
-        does: Option<&AnyOp>,
-        enabled: bool,
-    ) -> Result<()> {
-        let does = does
-            .or_else(|| self.planned_fill(place))
-            .or_else(|| self.copied_fills.get(&place));
-        for (planned, handle) in self.handles(place) {
-            // A pass may have made a kernel of it. What is copied stays what it is.
-            let planned =
-                planned.map(|(graph, node)| &self.plan.graphs[graph as usize][node as usize]);
-            let is_memset = planned.is_none_or(|node| node.op.kind() == NodeKind::Fill);
-            let does = does.filter(|_| is_memset);
-            skip::set_enabled(context, exec, handle, does, enabled)?;
-        }
-        Ok(())
-    }
-
     /// Sets what stands for a node. `now` says what the program's nodes are to do. Where a pass
     /// assumed something else, nothing is set.
     fn set<'o>(
@@ -365,19 +310,6 @@ impl Optimized {
     /// Whether a node is done together with others.
     fn is_joined(&self, place: Place) -> bool {
         self.standing(place).any(|node| node.of.len() > 1)
-    }
-
-    /// Whether a node can be disabled where it is. No order may lead through a disabled memset node
-    /// that the program did not put there.
-    fn can_be_disabled(&self, place: Place) -> bool {
-        let is_needed = |node: &Planned| {
-            let is_transfer = matches!(node.op.kind(), NodeKind::Fill | NodeKind::Copy);
-            matches!(node.does, Does::Latch(_)) || matches!(node.does, Does::Same) && is_transfer
-        };
-        let mut one_flag = self.plan.one_flag.iter().flatten();
-        !self.standing(place).any(is_needed)
-            && !one_flag.any(|of| *of == place)
-            && !self.plan.programmatic().contains(&place)
     }
 
     /// What stands for which node.
@@ -539,83 +471,6 @@ impl Exec {
         }
     }
 
-    /// Disables memset nodes again that were, after the driver set several. One for which that
-    /// fails is enabled.
-    pub(super) fn skip_again_optimized(&mut self) -> Result<()> {
-        let Some(optimized) = &self.optimized else {
-            return Ok(());
-        };
-        let (mut done, mut failed) = (Ok(()), vec![]);
-        let alone = optimized.disabled.iter();
-        let alone = alone.filter(|at| !optimized.is_joined(**at));
-        for (at, does) in alone.map(|at| (*at, self.known(*at))) {
-            if does.is_some_and(|does| does.kind() != NodeKind::Fill) {
-                continue;
-            }
-            let set = optimized.enable_in(self.context(), self.raw, at, does, false);
-            if set.is_err() {
-                failed.push(at);
-            }
-            done = done.and(set);
-        }
-        if let Some(optimized) = &mut self.optimized {
-            optimized.disabled.retain(|at| !failed.contains(at));
-        }
-        done
-    }
-
-    /// Enables or disables what stands for a node.
-    pub(super) fn enable_optimized(&mut self, id: NodeId, enabled: bool) -> Result<()> {
-        let Some(optimized) = &mut self.optimized else {
-            return Err(Error::UnknownSource);
-        };
-        let handles = optimized.handles(place(id));
-        if handles.is_empty() {
-            return Err(Error::Call {
-                call: "cuGraphNodeSetEnabled",
-                code: CUresult::CUDA_ERROR_INVALID_VALUE,
-            });
-        }
-        let at = place(id);
-        let is_joined = optimized.is_joined(at);
-        let change = |disabled: &mut HashSet<Place>, enabled| match enabled {
-            true => disabled.remove(&at),
-            false => disabled.insert(at),
-        };
-        let is_assumed = !enabled && !optimized.can_be_disabled(at);
-        let changed = change(&mut optimized.disabled, enabled);
-        let Some(optimized) = &self.optimized else {
-            return Err(Error::UnknownSource);
-        };
-        let done = match is_joined {
-            _ if is_assumed => Err(NotSet::Assumed),
-            true => optimized.set(self.context(), self.raw, at, &|at| self.known(at)),
-            false => {
-                let set_all = |enabled| {
-                    optimized.enable_in(self.context(), self.raw, at, self.known(at), enabled)
-                };
-                let done = set_all(enabled);
-                if done.is_err() && changed {
-                    // What stands for the node does as one what it did.
-                    let _ = set_all(!enabled);
-                }
-                done.map_err(NotSet::Error)
-            }
-        };
-        let done = match done {
-            Err(NotSet::Assumed) => self.plan_anew(Pins::More(&[at]), &[]),
-            Err(NotSet::Error(error)) => Err(error),
-            Ok(()) => Ok(()),
-        };
-        if let Some(optimized) = &mut self.optimized
-            && changed
-            && done.is_err()
-        {
-            change(&mut optimized.disabled, !enabled);
-        }
-        done
-    }
-
     /// What a node of the definition does now, if that is known.
     fn known(&self, (body, index): Place) -> Option<&AnyOp> {
         let pending = self.optimized.as_ref().map(|optimized| &optimized.pending);
@@ -630,22 +485,6 @@ impl Exec {
             kind: NodeKind::Empty,
         };
         self.table.get(id).and_then(AnyOp::op)
-    }
-
-    /// Asks whether what stands for a node is enabled.
-    pub(super) fn is_enabled_optimized(&self, id: NodeId) -> Result<bool> {
-        let optimized = self.optimized.as_ref().ok_or(Error::UnknownSource)?;
-        if optimized.is_joined(place(id)) {
-            return Ok(!optimized.disabled.contains(&place(id)));
-        }
-        let Some((_, handle)) = optimized.handles(place(id)).first().copied() else {
-            return Err(Error::Call {
-                call: "cuGraphNodeGetEnabled",
-                code: CUresult::CUDA_ERROR_INVALID_VALUE,
-            });
-        };
-        let is_enabled = driver::exec::is_enabled(self.raw, handle)?;
-        Ok(is_enabled && !optimized.disabled.contains(&place(id)))
     }
 
     /// How the driver would pair the nodes of graph `body` with those of the definition.
