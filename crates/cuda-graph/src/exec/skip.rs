@@ -37,15 +37,13 @@ pub(super) fn set_enabled(
     does: Option<&AnyOp>,
     enabled: bool,
 ) -> Result<()> {
-    let stand_in = match does {
-        Some(AnyOp::Fill(fill)) => fill.stand_in(context)?,
-        Some(AnyOp::Raw(op)) => match op.params().and_then(FillOp::of_params) {
-            Some(fill) => fill.stand_in(context)?,
-            None => None,
-        },
+    let fill = match does {
+        Some(AnyOp::Fill(fill)) => Some(fill.clone()),
+        Some(AnyOp::Raw(op)) => op.params().and_then(FillOp::of_params),
         _ => None,
     };
-    let (Some(does), Some(stand_in)) = (does, stand_in) else {
+    let stand_in = fill.map(|fill| fill.stand_in(context)).transpose()?;
+    let (Some(does), Some(stand_in)) = (does, stand_in.flatten()) else {
         return driver::exec::set_enabled(exec, handle, enabled);
     };
     if enabled {
@@ -157,11 +155,10 @@ impl Exec {
         if self.is_optimized() {
             return self.skip_again_optimized();
         }
-        let (set, left) = std::mem::take(&mut self.skipped)
+        let (set, left): (Vec<_>, _) = std::mem::take(&mut self.skipped)
             .into_iter()
             .partition(|skipped| was_set(skipped.node));
         self.skipped = left;
-        let set: Vec<Skipped> = set;
         let skipped = set
             .into_iter()
             .map(|skipped| self.set_enabled(skipped.node, "disabling", false));

@@ -361,7 +361,7 @@ impl Exec {
         }
         self.is_replaced = true;
         let numbers = 0..state.bodies.len();
-        let inside: Vec<u32> = numbers
+        let within: Vec<u32> = numbers
             .filter(|number| state.is_inside(*number, (id.body, id.index)))
             .collect();
         drop(state);
@@ -373,9 +373,9 @@ impl Exec {
             self.retire((replaced, old), |gone, old| gone.node(id, old));
         }
         if let Some(optimized) = &mut self.optimized {
-            optimized.forget_copied_in(&inside);
+            optimized.forget_copies_of(&within);
         }
-        self.skip_again(|node| inside.contains(&node.body))
+        self.skip_again(|node| within.contains(&node.body))
     }
 
     /// What a node does now.

@@ -82,8 +82,8 @@ struct Rare {
     idle_flag: Option<u64>,
 }
 
-/// What the arguments of a plain launch are, and how many owners they have besides the kernel; 0 for
-/// all others. So frequent calls ask one number what would be a dozen questions.
+/// What the arguments of a plain launch are, and how many owners they have besides the kernel; 0
+/// for all others. So frequent calls ask one number what would be a dozen questions.
 ///
 /// A plain launch has no attributes, declarations, label, conditions and values of parameters; it
 /// holds what it uses, and its arguments are few and a word each. It may be given the values of

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
-use cudarc::driver::sys::{CUgraphExec, CUresult};
+use cudarc::driver::sys::{CUgraphExec, CUgraphNode, CUresult};
 
 use super::{NotSet, Optimized, Pins, place};
 use crate::error::NodeKind;
 use crate::exec::{Exec, skip};
 use crate::graph::{AnyOp, NodeId};
 use crate::op::{FillOp, Op};
-use crate::optimize::plan::{Copied, Does, Place, Planned};
+use crate::optimize::plan::{Does, Place, Planned};
 use crate::{Error, Result, driver};
 
 impl Optimized {
@@ -21,24 +21,18 @@ impl Optimized {
         alone.try_for_each(|at| self.enable_in(context, exec, *at, None, false))
     }
 
-    /// Reads what memset nodes of copies do, as the driver copied them.
-    pub(super) fn read_copied_fills(&mut self) {
-        let mut copies: Vec<&Copied> = self.emitted.copied.values().collect();
-        while let Some(copied) = copies.pop() {
-            for (place, handle, inner) in &copied.nodes {
-                copies.extend(inner.as_deref());
-                let kind = driver::node::kind(*handle).map(NodeKind::from_driver);
-                if let (Ok(NodeKind::Fill), Ok(fill)) = (kind, FillOp::read(*handle)) {
-                    self.copied_fills.insert(*place, AnyOp::Fill(fill));
-                }
-            }
-        }
+    /// The copies of these graphs of the program's do something else from now on.
+    pub(in crate::exec) fn forget_copies_of(&mut self, graphs: &[u32]) {
+        self.replaced.extend(graphs);
     }
 
-    /// Forgets what copied nodes in these graphs of the program's do.
-    pub(in crate::exec) fn forget_copied_in(&mut self, graphs: &[u32]) {
-        self.copied_fills
-            .retain(|(graph, _), _| !graphs.contains(graph));
+    /// What a memset node of a copy does, if that is what the driver copied.
+    fn copied_fill(&self, place: Place, handle: CUgraphNode) -> Result<Option<AnyOp>> {
+        let is_memset = NodeKind::from_driver(driver::node::kind(handle)?) == NodeKind::Fill;
+        match is_memset && !self.replaced.contains(&place.0) {
+            true => FillOp::read(handle).map(|fill| Some(AnyOp::Fill(fill))),
+            false => Ok(None),
+        }
     }
 
     /// What a node was planned to do, if that is to fill memory. Only what was read is known once
@@ -58,15 +52,16 @@ impl Optimized {
         does: Option<&AnyOp>,
         enabled: bool,
     ) -> Result<()> {
-        let does = does
-            .or_else(|| self.planned_fill(place))
-            .or_else(|| self.copied_fills.get(&place));
+        let does = does.or_else(|| self.planned_fill(place));
         for (planned, handle) in self.handles(place) {
+            let read = match planned {
+                None if does.is_none() => self.copied_fill(place, handle)?,
+                _ => None,
+            };
             // A pass may have made a kernel of it. What is copied stays what it is.
-            let planned =
-                planned.map(|(graph, node)| &self.plan.graphs[graph as usize][node as usize]);
-            let is_memset = planned.is_none_or(|node| node.op.kind() == NodeKind::Fill);
-            let does = does.filter(|_| is_memset);
+            let is_memset =
+                planned.is_none_or(|at| self.planned_at(at).op.kind() == NodeKind::Fill);
+            let does = does.or(read.as_ref()).filter(|_| is_memset);
             skip::set_enabled(context, exec, handle, does, enabled)?;
         }
         Ok(())

@@ -44,8 +44,8 @@ pub(super) struct Optimized {
     disabled: HashSet<Place>,
     /// Memory that passes use.
     words: Option<Owner>,
-    /// What memset nodes of copies do, of which the program's may know nothing.
-    copied_fills: HashMap<Place, AnyOp>,
+    /// Graphs of the program's whose copies do something else by now.
+    replaced: HashSet<u32>,
     /// Nodes of copies that were set since.
     set_in_copies: HashSet<Place>,
     /// What nodes were set to that the table does not know yet.
@@ -178,11 +178,10 @@ impl Optimized {
             pinned,
             disabled,
             words: words.into_owner(),
-            copied_fills: HashMap::new(),
+            replaced: HashSet::new(),
             set_in_copies: HashSet::new(),
             pending: HashMap::new(),
         });
-        optimized.read_copied_fills();
         if let Err(error) = optimized.disable_in(&context, raw) {
             driver::log_leak("an executable", driver::exec::destroy(raw));
             return Err(error);
@@ -224,8 +223,7 @@ impl Optimized {
         let handles = self.handles(place);
         let mut ops = SmallVec::<[AnyOp; 1]>::with_capacity(handles.len());
         for (planned, _) in &handles {
-            let planned =
-                planned.map(|(graph, node)| &self.plan.graphs[graph as usize][node as usize]);
+            let planned = planned.map(|at| self.planned_at(at));
             let mut op = match planned {
                 Some(node) if !self.latches_for(node, now) => return Err(NotSet::Assumed),
                 Some(node) => node
@@ -264,7 +262,11 @@ impl Optimized {
     /// What stands for a node, as planned.
     fn standing(&self, place: Place) -> impl Iterator<Item = &Planned> {
         let stands = self.stands().get(&place).into_iter().flatten();
-        stands.map(|&(graph, node)| &self.plan.graphs[graph as usize][node as usize])
+        stands.map(|at| self.planned_at(*at))
+    }
+
+    fn planned_at(&self, (graph, node): (u32, u32)) -> &Planned {
+        &self.plan.graphs[graph as usize][node as usize]
     }
 
     /// The nodes that were set and break what a pass assumed of several: that they name the flag
@@ -303,8 +305,7 @@ impl Optimized {
 
     /// Whether a node is one of the driver's copy of a graph.
     fn is_in_a_copy(&self, place: Place) -> bool {
-        let is_copied = !self.emitted.copied.is_empty() && !self.stands().contains_key(&place);
-        is_copied && !self.handles(place).is_empty()
+        matches!(self.handles(place)[..], [(None, _)])
     }
 
     /// Whether a node is done together with others.

@@ -1,7 +1,8 @@
 //! Numbers are written behind waits instead of before them.
 //!
-//! `nvcc` writes the number of `int t = 0; if (...) t = ...;` long before it tests, and often before
-//! a barrier. A thread that waits in rounds would keep it meanwhile: a store and a load of each.
+//! `nvcc` writes the number of `int t = 0; if (...) t = ...;` long before it tests, and often
+//! before a barrier. A thread that waits in rounds would keep it meanwhile: a store and a load of
+//! each.
 
 use std::collections::HashSet;
 
