@@ -247,11 +247,19 @@ pub(crate) struct Plan {
     rewritten: Vec<Vec<RegId>>,
     /// It holds in the first blocks of a row of the grid alone, so many as `1 << MOST_BLOCKS_LOG2`.
     pub in_first_blocks: bool,
+    /// By register, see [`Zeros`].
+    most: Vec<Option<u32>>,
     /// By step, see [`next`].
     ahead: HashMap<usize, Distance>,
 }
 
 impl Plan {
+    /// The most that a register of 32 bits is, in any thread; it is below 2^31. `None` where that
+    /// is not known.
+    pub fn most(&self, register: RegId) -> Option<u32> {
+        self.most[register.0 as usize]
+    }
+
     /// The plan of a kernel; `None` where the vector form cannot be, or would be no faster. It
     /// takes something for [granted](Granted) of launches where `grants` lets it.
     pub fn of(function: &Function, body: &Body, grants: bool) -> Option<Plan> {
@@ -401,6 +409,7 @@ impl Plan {
             apart,
             unreached,
             in_first_blocks: zeros.in_first_blocks,
+            most: zeros.most,
             ahead,
             paces,
             passes,

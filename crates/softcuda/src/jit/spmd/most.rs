@@ -14,22 +14,27 @@ pub(super) struct Zeros {
     pub of: Vec<bool>,
     /// That is so in the first [`MOST_BLOCKS`] alone.
     pub in_first_blocks: bool,
+    /// By register, the most that it is in any block, where that is known. It is below 2^31.
+    pub most: Vec<Option<u32>>,
 }
 
 impl Zeros {
     pub fn of(body: &Body) -> Zeros {
-        let of_blocks = |most| zeros(body, most);
-        let (of, always) = (of_blocks(MOST_BLOCKS - 1), of_blocks(i32::MAX as u32));
+        let of_blocks = |blocks| most(body, blocks);
+        let (first, most) = (of_blocks(MOST_BLOCKS - 1), of_blocks(i32::MAX as u32));
+        let zeros = |most: &[Option<u32>]| most.iter().map(|most| *most == Some(0)).collect();
+        let (of, always): (Vec<bool>, Vec<bool>) = (zeros(&first), zeros(&most));
         let in_first_blocks = of != always;
         Zeros {
             of,
             in_first_blocks,
+            most,
         }
     }
 }
 
-/// The registers that are 0 where `%ctaid.x` is not more than `most`.
-fn zeros(body: &Body, most: u32) -> Vec<bool> {
+/// By register, the most that it is where `%ctaid.x` is not more than `blocks`.
+fn most(body: &Body, blocks: u32) -> Vec<Option<u32>> {
     let count = body.tables.registers.len();
     let mut writes = vec![0; count];
     let steps = || {
@@ -48,7 +53,7 @@ fn zeros(body: &Body, most: u32) -> Vec<bool> {
         let has_no_sign = |most: &u32| i32::try_from(*most).is_ok();
         let of = |arg: &Arg| match arg {
             Arg::Reg(register) => known[register.0 as usize],
-            Arg::Special(special) => of_special(*special, most),
+            Arg::Special(special) => of_special(*special, blocks),
             Arg::Imm(Immediate::Int { bits, .. }) => u32::try_from(*bits).ok().filter(has_no_sign),
             _ => None,
         };
@@ -59,7 +64,7 @@ fn zeros(body: &Body, most: u32) -> Vec<bool> {
             known[written as usize] = step.operation.most(&of).filter(has_no_sign);
         }
     }
-    known.into_iter().map(|most| most == Some(0)).collect()
+    known
 }
 
 /// The most that a special register is, where `%ctaid.x` is not more than `blocks`.

@@ -1,5 +1,6 @@
 //! The compiler as a whole: whole modules, loaded and run.
 
+mod agreement;
 mod alone;
 mod apart;
 mod async_copies;

@@ -4,6 +4,7 @@
 use cranelift_codegen::ir::condcodes::{CondCode, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::Type;
+use smallvec::{SmallVec, smallvec};
 
 use super::Form;
 use crate::jit::decode::{Arg, Comparison, Flow, Logic, RegId};
@@ -22,13 +23,16 @@ pub(super) enum Threads {
     UpTo(i64, Value),
 }
 
-/// What is certain, if both values of a pair are true; otherwise, threads may agree or not.
+/// What is certain, if all values of a list are true; otherwise, threads may agree or not.
 pub(super) struct Agreement {
     /// It holds in no thread.
-    pub none: Option<[Value; 2]>,
+    pub none: Option<Told>,
     /// It holds in all.
-    pub all: Option<[Value; 2]>,
+    pub all: Option<Told>,
 }
+
+/// One value or two.
+pub(super) type Told = SmallVec<[Value; 2]>;
 
 /// The step that writes a register for all threads, before `at` with nothing but straight steps
 /// between, whose registers are added to `written`.
@@ -117,8 +121,7 @@ impl Lower<'_> {
             } else {
                 agreement.none
             };
-            let [first, second] = told?;
-            return Some(self.b.ins().band(first, second));
+            return Some(self.all_told(told?));
         }
         written.extend(&step.writes);
         let (a, b, all) = match step.operation.logic()? {
@@ -134,6 +137,22 @@ impl Lower<'_> {
             (one, other) if !all => one.or(other),
             _ => None,
         }
+    }
+
+    /// Whether all of these are true.
+    pub(super) fn all_told(&mut self, told: Told) -> Value {
+        let all = told.into_iter();
+        let all = all.reduce(|all, one| self.b.ins().band(all, one));
+        all.expect("something is told")
+    }
+
+    /// Whether a number of 32 bits is certain to have no sign with so much added.
+    fn stays_small(&mut self, arg: &Arg, more: i64) -> bool {
+        let Arg::Reg(register) = arg else {
+            return false;
+        };
+        let most = self.lanes().plan.most(*register);
+        most.is_some_and(|most| i64::from(most) + more <= i64::from(i32::MAX))
     }
 
     /// Whether the threads agree on a comparison.
@@ -169,6 +188,7 @@ impl Lower<'_> {
         if ty == types::I32 {
             i32::try_from(most).ok()?;
         }
+        let rises = stride > 0 && ty == types::I32 && self.stays_small(counts, most);
         self.set_form(Form::Once);
         let first = self.read(counts, read);
         let first = self.fit(first, ty, false);
@@ -193,13 +213,12 @@ impl Lower<'_> {
         } else {
             self.b.ins().ineg(span)
         };
-        let distance = self.b.ins().isub(same, low);
-        let greater = IntCC::UnsignedGreaterThan;
-        let beyond = self.b.ins().icmp(greater, distance, span);
         use IntCC::*;
         let (less, or_equal) = match condition {
             Equal | NotEqual => {
-                let (told, other) = (Some([beyond; 2]), None);
+                let distance = self.b.ins().isub(same, low);
+                let beyond = self.b.ins().icmp(UnsignedGreaterThan, distance, span);
+                let (told, other) = (Some(smallvec![beyond]), None);
                 return Some(match condition {
                     Equal => Agreement {
                         none: told,
@@ -216,28 +235,30 @@ impl Lower<'_> {
             SignedLessThan | SignedGreaterThanOrEqual => (SignedLessThan, false),
             SignedLessThanOrEqual | SignedGreaterThan => (SignedLessThanOrEqual, true),
         };
-        let below = self.b.ins().icmp(less, low, same);
-        let far = match or_equal {
-            true => {
-                let or_equal = UnsignedGreaterThanOrEqual;
-                self.b.ins().icmp(or_equal, distance, span)
-            }
-            false => beyond,
-        };
-        let all = Some([below, far]);
         let above = self.b.ins().icmp(less.complement(), low, same);
-        let rises = match less {
-            SignedLessThan | SignedLessThanOrEqual => SignedGreaterThanOrEqual,
-            _ => UnsignedGreaterThanOrEqual,
+        let (all, none) = if rises {
+            let below = self.b.ins().icmp(less, high, same);
+            (smallvec![below], smallvec![above])
+        } else {
+            let below = self.b.ins().icmp(less, low, same);
+            let distance = self.b.ins().isub(same, low);
+            let far = match or_equal {
+                true => UnsignedGreaterThanOrEqual,
+                false => UnsignedGreaterThan,
+            };
+            let far = self.b.ins().icmp(far, distance, span);
+            let rises = match less {
+                SignedLessThan | SignedLessThanOrEqual => SignedGreaterThanOrEqual,
+                _ => UnsignedGreaterThanOrEqual,
+            };
+            let rises = self.b.ins().icmp(rises, high, low);
+            (smallvec![below, far], smallvec![above, rises])
         };
-        let rises = self.b.ins().icmp(rises, high, low);
-        let none = Some([above, rises]);
-        Some(match condition == less {
-            true => Agreement { none, all },
-            false => Agreement {
-                none: all,
-                all: none,
-            },
-        })
+        let (none, all) = match condition == less {
+            true => (none, all),
+            false => (all, none),
+        };
+        let (none, all) = (Some(none), Some(all));
+        Some(Agreement { none, all })
     }
 }

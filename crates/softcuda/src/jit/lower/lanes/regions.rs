@@ -706,8 +706,7 @@ impl Lower<'_> {
             true => self.set_warp(warp),
             false => self.begin_warp(warp),
         }
-        self.skip_warp(region, &of_block);
-        self.begin_groups(region);
+        self.begin_groups(region, &of_block);
         self.lower_wide(region, &of_block);
 
         let lane = self.b.append_block_param(blocks.head, types::I64);

@@ -7,13 +7,13 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{Block, InstBuilder, Value, types};
+use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, Value, types};
 
 use super::Form;
 use super::agreement::{Agreement, Threads};
 use super::regions::LANES;
 use crate::grid::MOST_THREADS;
-use crate::grid::context::Turn;
+use crate::grid::context::{BlockContext, Turn};
 use crate::grid::rounds::{BarrierKind, Wait};
 use crate::jit::decode::{Arg, Comparison, Flow, RegId};
 use crate::jit::lower::Lower;
@@ -45,12 +45,34 @@ impl Lower<'_> {
         let Some(skip) = self.skip_of(region) else {
             return;
         };
-        let blocks = self.turns().regions[region];
         let (test, groups) = (self.b.create_block(), self.b.create_block());
         let row = self.entry(Entry::Ntid(0));
         let odd = self.b.ins().band_imm(row, LANES - 1);
         self.b.ins().brif(odd, groups, &[], test, &[]);
         self.b.switch_to_block(test);
+        self.skip_if_all_leave(region, &skip, of_block, groups);
+        self.b.switch_to_block(groups);
+    }
+
+    /// As [`skip_warp`](Self::skip_warp), of a warp that is part of a row.
+    pub(super) fn skip_whole_warp(&mut self, region: usize, of_block: &[(RegId, Value)]) {
+        if let Some(skip) = self.skip_of(region) {
+            let groups = self.b.create_block();
+            self.skip_if_all_leave(region, &skip, of_block, groups);
+            self.b.switch_to_block(groups);
+        }
+    }
+
+    /// Goes on with the next warp if all threads of this one leave, and otherwise to `groups`. Fills
+    /// the builder's block.
+    fn skip_if_all_leave(
+        &mut self,
+        region: usize,
+        skip: &Skip,
+        of_block: &[(RegId, Value)],
+        groups: Block,
+    ) {
+        let blocks = self.turns().regions[region];
         let zero = self.b.ins().iconst(types::I64, 0);
         self.begin_group(zero);
         let mut reads = skip.reads.clone();
@@ -67,25 +89,21 @@ impl Lower<'_> {
                 self.group_step(*at, instruction);
             }
         }
-        match self.all_leave(Threads::Known(LANES), &skip) {
+        match self.all_leave(Threads::Known(LANES), skip) {
             Some(leave) => {
                 let past = self.b.create_block();
                 self.b.ins().brif(leave, past, &[], groups, &[]);
                 self.b.switch_to_block(past);
-                self.skip_rest(&skip, blocks.over, blocks.done);
+                self.skip_rest(skip, blocks.over, blocks.done);
             }
             None => _ = self.b.ins().jump(groups, &[]),
         }
-        self.b.switch_to_block(groups);
     }
 
     /// The warp has nothing to do: goes to `done` if that is certain of all after it, too, and
     /// otherwise to `over`. Fills the builder's block.
     fn skip_rest(&mut self, skip: &Skip, over: Block, done: Block) {
-        match self.rest_leave(skip) {
-            Some(leave) => _ = self.b.ins().brif(leave, done, &[], over, &[]),
-            None => _ = self.b.ins().jump(over, &[]),
-        }
+        self.if_rest_leaves(skip, done, over);
     }
 
     /// What a group's branch at this step is, if all that take it have nothing to do in the region.
@@ -102,10 +120,7 @@ impl Lower<'_> {
     pub(super) fn leave_for_rest(&mut self, skip: &Skip, to: Block) {
         let region = self.turns().region;
         let past = self.turns().regions[region].past;
-        match self.rest_leave(skip) {
-            Some(leave) => _ = self.b.ins().brif(leave, past, &[], to, &[]),
-            None => _ = self.b.ins().jump(to, &[]),
-        }
+        self.if_rest_leaves(skip, past, to);
     }
 
     /// Where the groups that are left have nothing to do in a region.
@@ -119,35 +134,40 @@ impl Lower<'_> {
         self.b.ins().jump(goes, &[]);
     }
 
-    /// Whether all threads of the turn from the group's first on take the branch: if that is true
-    /// it is certain.
-    fn rest_leave(&mut self, skip: &Skip) -> Option<Value> {
+    /// Goes to `past` if it is certain that all threads of the turn from the group's first on take
+    /// the branch, and otherwise to `to`. Fills the builder's block.
+    fn if_rest_leaves(&mut self, skip: &Skip, past: Block, to: Block) {
         if !skip.counts_over_row {
-            return None;
+            self.b.ins().jump(to, &[]);
+            return;
         }
-        let (row, warp, lane) = (
-            self.entry(Entry::Ntid(0)),
-            self.turns().warp,
-            self.turns().lane,
-        );
-        let [threads, _] = self.turns().counts;
+        // It is loaded again: Cranelift would compare once, and keep the result.
+        let (flags, at) = (MemFlags::trusted(), offset_of!(BlockContext, threads));
+        let threads = self.b.ins().load(types::I32, flags, self.block, at as i32);
+        let row = self.entry(Entry::Ntid(0));
         let one_row = self.b.ins().icmp(IntCC::Equal, row, threads);
+        let whole = self.b.create_block();
+        self.b.ins().brif(one_row, whole, &[], to, &[]);
+        self.b.switch_to_block(whole);
         let end = self.turn_field(offset_of!(Turn, end));
+        let (warp, lane) = (self.turns().warp, self.turns().lane);
         let (warp, lane) = (self.b.use_var(warp), self.b.use_var(lane));
         let left = self.b.ins().isub(end, warp);
         let left = self.b.ins().imul_imm(left, LANES);
         let lane = self.b.ins().ireduce(types::I32, lane);
         let left = self.b.ins().isub(left, lane);
-        let leave = self.all_leave(Threads::UpTo(MOST_THREADS as i64, left), skip)?;
-        Some(self.b.ins().band(leave, one_row))
+        match self.all_leave(Threads::UpTo(MOST_THREADS as i64, left), skip) {
+            Some(leave) => _ = self.b.ins().brif(leave, past, &[], to, &[]),
+            None => _ = self.b.ins().jump(to, &[]),
+        }
     }
 
     /// Whether all of some threads, from the group's first on, take the branch: if that is true it
     /// is certain.
     fn all_leave(&mut self, threads: Threads, skip: &Skip) -> Option<Value> {
         let Agreement { none, all } = self.agreement_of(threads, skip.branch, skip.guard)?;
-        let [first, second] = if skip.if_true { all } else { none }?;
-        Some(self.b.ins().band(first, second))
+        let told = if skip.if_true { all } else { none }?;
+        Some(self.all_told(told))
     }
 
     /// The branch that leads past a region, if it begins with one, a group that takes it leaves

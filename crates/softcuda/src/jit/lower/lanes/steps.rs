@@ -690,26 +690,31 @@ impl Lower<'_> {
             let stays = |skip: &Skip| skip.if_true == negated;
             let back = back.filter(|_| skip.as_ref().is_none_or(stays));
             if let Some(back) = back
-                && let Some([first, second]) = all.take()
+                && let Some(told) = all.take()
             {
                 let other = self.fresh_block();
-                let goes = self.b.ins().band(first, second);
+                let goes = self.all_told(told);
                 self.b.ins().brif(goes, back, &[], other, &[]);
                 self.enter(other);
             }
+            let may_be_all = all.is_some();
             for (told, to) in [(none, next), (all, then)] {
-                let Some([first, second]) = told else {
+                let Some(last) = told.as_ref().and_then(|told| told.last().copied()) else {
                     continue;
                 };
-                let (both, unknown) = (self.fresh_block(), self.fresh_block());
-                self.b.ins().brif(first, both, &[], unknown, &[]);
-                self.enter(both);
+                let unknown = self.fresh_block();
+                let before = told.into_iter().flatten().filter(|told| *told != last);
+                for told in before {
+                    let both = self.fresh_block();
+                    self.b.ins().brif(told, both, &[], unknown, &[]);
+                    self.enter(both);
+                }
                 let leaves = |skip: &&Skip| (skip.if_true != negated) == (to == then);
                 match skip.as_ref().filter(leaves) {
-                    None => _ = self.b.ins().brif(second, to, &[], unknown, &[]),
+                    None => _ = self.b.ins().brif(last, to, &[], unknown, &[]),
                     Some(skip) => {
                         let rest = self.fresh_block();
-                        self.b.ins().brif(second, rest, &[], unknown, &[]);
+                        self.b.ins().brif(last, rest, &[], unknown, &[]);
                         self.enter(rest);
                         self.leave_for_rest(skip, to);
                     }
@@ -719,7 +724,7 @@ impl Lower<'_> {
             if self.is_wide() {
                 // Hardly ever do they agree yet.
                 self.resume(block);
-                if all.is_some() {
+                if may_be_all {
                     self.enter(then);
                     go(self);
                 }

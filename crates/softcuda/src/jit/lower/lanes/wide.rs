@@ -78,6 +78,8 @@ struct Row {
 #[derive(Clone)]
 struct WideBlocks {
     head: Block,
+    /// The way to the loop over groups: what all of those need is computed here.
+    narrow: Block,
     leave: Block,
     /// Blocks of the plan, and where groups begin that go on from there.
     resumes: Vec<(usize, Block)>,
@@ -167,6 +169,7 @@ impl Lower<'_> {
         let resumes = resumes.into_iter();
         WideBlocks {
             head: self.b.create_block(),
+            narrow: self.b.create_block(),
             leave: self.b.create_block(),
             resumes: resumes
                 .map(|block| (block, self.b.create_block()))
@@ -181,8 +184,9 @@ impl Lower<'_> {
         let mut form = WideForm::new(self, wide);
         let blocks = self.new_wide_blocks(form.plan.inside().collect());
         let begins = blocks.head;
-        self.b.append_block_param(begins, types::I32);
-        self.b.append_block_param(blocks.leave, types::I32);
+        for block in [begins, blocks.narrow, blocks.leave] {
+            self.b.append_block_param(block, types::I32);
+        }
         form.row = Some(Row {
             head,
             latch: blocks.leave,
@@ -213,8 +217,10 @@ impl Lower<'_> {
         let width = self.width() as i64;
         let odd = self.b.ins().band_imm(threads, width - 1);
         let goes = self.b.create_block();
-        let narrow = self.narrow_head(0);
-        self.b.ins().brif(odd, narrow, &[first.into()], goes, &[]);
+        self.b
+            .ins()
+            .brif(odd, blocks.narrow, &[first.into()], goes, &[]);
+        self.fill_narrow(&blocks);
         self.b.switch_to_block(goes);
         self.begin_pass();
         self.clear_group();
@@ -348,27 +354,47 @@ impl Lower<'_> {
     }
 
     /// Goes to the loop over a warp's groups: wide ones, if the region has them and they make up
-    /// the block's rows. Fills the builder's block.
-    pub(super) fn begin_groups(&mut self, region: usize) {
+    /// the block's rows. Goes on with the next warp if there is nothing to do. `of_block` is what
+    /// groups begin with. Fills the builder's block.
+    pub(super) fn begin_groups(&mut self, region: usize, of_block: &[(RegId, Value)]) {
+        let in_warps = self.is_in_warps(region);
+        if !in_warps {
+            self.skip_warp(region, of_block);
+        }
         let zero = self.b.ins().iconst(types::I64, 0);
-        let head = self.turns().regions[region].head;
+        let args = [zero.into()];
         let Some(blocks) = self.wide_blocks(region) else {
-            self.b.ins().jump(head, &[zero.into()]);
+            let head = self.turns().regions[region].head;
+            self.b.ins().jump(head, &args);
             return;
         };
         let row = self.entry(Entry::Ntid(0));
         let width = self.widest();
         let odd = self.b.ins().band_imm(row, width as i64 - 1);
-        let args = [zero.into()];
-        if !self.is_in_warps(region) {
-            self.b.ins().brif(odd, head, &args, blocks.head, &args);
+        if !in_warps {
+            self.b
+                .ins()
+                .brif(odd, blocks.narrow, &args, blocks.head, &args);
             return;
         }
-        let narrow = self.b.create_block();
-        self.b.ins().brif(odd, narrow, &[], blocks.head, &args);
+        let (narrow, whole) = (self.b.create_block(), self.b.create_block());
+        self.b.ins().brif(odd, narrow, &[], whole, &[]);
         self.b.switch_to_block(narrow);
         self.begin_lanes();
-        self.b.ins().jump(head, &args);
+        self.b.ins().jump(blocks.narrow, &args);
+        self.b.switch_to_block(whole);
+        self.skip_whole_warp(region, of_block);
+        let zero = self.b.ins().iconst(types::I64, 0);
+        self.b.ins().jump(blocks.head, &[zero.into()]);
+    }
+
+    /// Fills the block that leads to the loop over groups.
+    fn fill_narrow(&mut self, blocks: &WideBlocks) {
+        let region = self.wide_region();
+        let head = self.narrow_head(region);
+        let first = self.b.block_params(blocks.narrow)[0];
+        self.b.switch_to_block(blocks.narrow);
+        self.b.ins().jump(head, &[first.into()]);
     }
 
     /// Whether a wide group of a region is a warp: there is no loop over such, and only groups that
@@ -394,7 +420,7 @@ impl Lower<'_> {
 
     /// No group goes on for a wide one.
     pub(super) fn forget_resumes(&mut self, region: usize) {
-        if self.wide_blocks(region).is_some() {
+        if self.resumes_of(region) > 0 {
             self.set_resume(0);
         }
     }
@@ -413,6 +439,8 @@ impl Lower<'_> {
         };
         let (head, wait, exit) = self.region(region);
         let may_part = self.may_part(region);
+        self.b.append_block_param(blocks.narrow, types::I64);
+        self.fill_narrow(&blocks);
         let lane = self.b.append_block_param(blocks.head, types::I64);
         self.b.switch_to_block(blocks.head);
         self.forget_resumes(region);
@@ -693,8 +721,9 @@ impl Lower<'_> {
     /// A wide group gives up, and its groups begin the region. Fills the builder's block.
     pub(super) fn begin_narrow(&mut self) {
         let region = self.wide_region();
-        let head = self.narrow_head(region);
-        self.go_to_groups(region, head);
+        let blocks = self.wide_blocks(region);
+        let blocks = blocks.expect("there are wide groups");
+        self.go_to_groups(region, blocks.narrow);
     }
 
     /// Gives up where a register that the wide group took is not for all of its threads what it is
@@ -780,6 +809,10 @@ impl Lower<'_> {
             self.b.ins().jump(head, &args);
             return;
         };
+        if blocks.resumes.is_empty() {
+            self.b.ins().jump(head, &args);
+            return;
+        }
         let number = self.unless_begun(head, next);
         let width = self.widest();
         if width < WIDEST {
