@@ -9,6 +9,7 @@ use ptx::opcode::{self, Fact, Opcode};
 use smallvec::SmallVec;
 
 use super::behind_waits;
+use super::compared_again;
 use super::divisors;
 use super::floats::Votes;
 use super::fragments;
@@ -144,6 +145,9 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         unrolled::roll(&mut steps, &mut tables);
     }
     loops::split(&mut steps, &mut tables);
+    if kernel {
+        compared_again::compare(&mut steps, &mut tables);
+    }
     let mut votes = Votes::default();
     let mut nans = Nans::default();
     for step in &steps {

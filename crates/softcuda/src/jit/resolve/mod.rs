@@ -7,6 +7,7 @@
 mod behind_waits;
 mod body;
 pub(super) mod changes;
+mod compared_again;
 mod divisors;
 mod floats;
 pub(super) mod fragments;
