@@ -457,7 +457,7 @@ fn check<O: Operation>(source: &Hierarchy, now: &Content, id: NodeId, op: &O) ->
             wanted: op.kind(),
         });
     }
-    if op.tag().unowned() {
+    if op.tag().unowned {
         return Err(Error::Unowned { node: name() });
     }
     if op.condition_of().is_some_and(|of| of != source.id) {

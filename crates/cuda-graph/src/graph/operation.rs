@@ -210,7 +210,7 @@ impl Operation for RawOp {
             AnyOp::Raw(op) => Some(op),
             op => {
                 let mut tag = op.tag().clone();
-                tag.set_unowned(true);
+                tag.unowned = true;
                 Some(RawOp::opaque(op.kind(), tag, Vec::new()))
             }
         }

@@ -379,14 +379,8 @@ impl Setters {
                 arguments.value(flag);
                 arguments.value(&(*number as u32));
                 arguments.value(&around);
-                (
-                    3,
-                    op.tag()
-                        .label()
-                        .map(|label| &**label)
-                        .unwrap_or("checkpoint")
-                        .into(),
-                )
+                let label = op.tag().label.as_deref();
+                (3, label.unwrap_or("checkpoint").into())
             }
             _ => return None,
         };

@@ -482,7 +482,7 @@ pub(crate) fn check<O: Operation>(
     is_in_body: impl FnOnce() -> bool,
 ) -> Result<()> {
     let node = || Box::new(op.name(None));
-    if op.tag().unowned() {
+    if op.tag().unowned {
         return Err(Error::Unowned { node: node() });
     }
     if op.condition_of().is_some_and(|of| of != id) {

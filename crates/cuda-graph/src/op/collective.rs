@@ -308,7 +308,7 @@ impl CollectiveOp {
         };
         let (rank, size) = (communicator.rank(), communicator.size());
         let mut tag = Tag::here();
-        tag.set_label(Some(format!("{work}, rank {rank} of {size}").into()));
+        tag.label = Some(format!("{work}, rank {rank} of {size}").into());
         if let Form::Launch(launch) = &form {
             owners.extend(launch.owners().iter().cloned());
         }

@@ -147,7 +147,7 @@ impl Launch {
     #[cold]
     #[inline(never)]
     fn is_like(&self, other: &Launch) -> bool {
-        let is_simple = |launch: &Launch| launch.rare.is_none() && launch.tag.label().is_none();
+        let is_simple = |launch: &Launch| launch.rare.is_none() && launch.tag.label.is_none();
         is_simple(self) && is_simple(other) && self.arguments.are_like(&other.arguments)
     }
 }

@@ -63,16 +63,10 @@ use crate::{Owner, Result, driver};
 /// What an operation is called, where it was made, and whether it holds what it uses.
 #[derive(Clone, Default)]
 pub struct Tag {
+    pub(crate) label: Option<Arc<str>>,
     pub(crate) location: Option<&'static Location<'static>>,
-    /// Absent if it says nothing, as that of most: so operations are small.
-    rest: Option<Box<Rest>>,
-}
-
-#[derive(Clone, Default)]
-struct Rest {
-    label: Option<Arc<str>>,
     /// It was read from the driver, and nobody holds what it uses.
-    unowned: bool,
+    pub(crate) unowned: bool,
 }
 
 impl Tag {
@@ -84,56 +78,35 @@ impl Tag {
     pub(crate) fn at(location: &'static Location<'static>) -> Tag {
         Tag {
             location: Some(location),
-            rest: None,
-        }
-    }
-
-    pub(crate) fn label(&self) -> Option<&Arc<str>> {
-        self.rest.as_ref()?.label.as_ref()
-    }
-
-    pub(crate) fn set_label(&mut self, label: Option<Arc<str>>) {
-        if label.is_some() || self.rest.is_some() {
-            self.rest.get_or_insert_default().label = label;
-        }
-    }
-
-    /// Whether it was read from the driver, and nobody holds what it uses.
-    #[inline]
-    pub(crate) fn unowned(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.unowned)
-    }
-
-    pub(crate) fn set_unowned(&mut self, unowned: bool) {
-        if unowned || self.rest.is_some() {
-            self.rest.get_or_insert_default().unowned = unowned;
+            ..Tag::default()
         }
     }
 
     /// Takes over what another operation is called, and where it was made.
     pub(crate) fn take_name_of(&mut self, other: &Tag) {
         self.location = other.location;
-        self.set_label(other.label().cloned());
+        self.label = other.label.clone();
     }
 
     /// Whether both were made at the same place, without a label, and hold what they use.
     #[inline(always)]
     fn is_plain_as(&self, other: &Tag) -> bool {
         let place = |tag: &Tag| tag.location.map(std::ptr::from_ref);
-        self.rest.is_none() && place(self) == place(other)
+        self.label.is_none() && !self.unowned && place(self) == place(other)
     }
 
     /// The tag of an operation that is read from the driver.
     pub(crate) fn read() -> Tag {
-        let mut tag = Tag::default();
-        tag.set_unowned(true);
-        tag
+        Tag {
+            unowned: true,
+            ..Tag::default()
+        }
     }
 }
 
 impl fmt::Debug for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(label) = self.label() {
+        if let Some(label) = &self.label {
             write!(f, "\"{label}\" ")?;
         }
         match self.location {
@@ -302,7 +275,7 @@ pub(crate) trait Op: Clone + fmt::Debug + Send + Sync + 'static {
         let tag = self.tag();
         NodeName {
             kernel: self.launch().map(|op| op.kernel().name().to_owned()),
-            label: tag.label().cloned(),
+            label: tag.label.clone(),
             location: tag.location,
             ..NodeName::of_kind(self.kind(), index)
         }
@@ -332,13 +305,13 @@ macro_rules! labelled {
         impl $op {
             /// The same operation under a name, for errors and pictures.
             pub fn label(mut self, label: impl Into<std::sync::Arc<str>>) -> Self {
-                $crate::op::Op::tag_mut(&mut self).set_label(Some(label.into()));
+                $crate::op::Op::tag_mut(&mut self).label = Some(label.into());
                 self
             }
 
             /// Its name, if it has one.
             pub fn label_text(&self) -> Option<&str> {
-                $crate::op::Op::tag(self).label().map(|label| &**label)
+                $crate::op::Op::tag(self).label.as_deref()
             }
 
             /// Where it was made, if this library made it.
@@ -354,7 +327,7 @@ macro_rules! labelled {
             /// What the operation uses lives for as long as a graph, an executable or a launch
             /// uses it.
             pub unsafe fn assume_owned(mut self) -> Self {
-                $crate::op::Op::tag_mut(&mut self).set_unowned(false);
+                $crate::op::Op::tag_mut(&mut self).unowned = false;
                 self
             }
         }

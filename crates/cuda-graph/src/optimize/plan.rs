@@ -498,7 +498,7 @@ impl Plan {
                     why,
                 }))
             };
-            let is_foreign = node.op.tag().unowned() || matches!(node.does, Does::Copies(_));
+            let is_foreign = node.op.tag().unowned || matches!(node.does, Does::Copies(_));
             if is_foreign && !known.is_empty() {
                 return left("other code's work is in one graph with conditions");
             }
@@ -515,8 +515,8 @@ impl Plan {
         }
         // Whatever was read is held from here on.
         for node in self.graphs.iter_mut().flatten() {
-            if node.op.tag().unowned() {
-                node.op.tag_mut().set_unowned(false);
+            if node.op.tag().unowned {
+                node.op.tag_mut().unowned = false;
             }
         }
         Ok(())

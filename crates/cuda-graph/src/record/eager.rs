@@ -85,7 +85,7 @@ impl Eager {
 
     fn run(&mut self, op: AnyOp) -> Result<()> {
         refuse_captured(&self.stream)?;
-        if op.tag().unowned() {
+        if op.tag().unowned {
             return Err(Error::Unowned {
                 node: Box::new(op.name(None)),
             });

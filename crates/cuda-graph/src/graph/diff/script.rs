@@ -25,7 +25,7 @@ enum Key<'a> {
 impl Key<'_> {
     fn of(member: &Member) -> Key<'_> {
         let tag = member.does.tag();
-        match tag.label() {
+        match &tag.label {
             Some(label) => Key::Label(label),
             None => Key::Made {
                 kind: member.kind(),

@@ -104,7 +104,7 @@ pub(crate) fn lower<O: Op>(
 /// What an operation does, with addresses of the device of `context`. `None` if it is not lowered.
 fn placed<'o>(context: &CudaContext, op: &'o impl Op, sizes: Sizes) -> Option<Transfer<'o>> {
     // What nobody holds may be gone.
-    if op.tag().unowned() || !op.attributes().is_empty() {
+    if op.tag().unowned || !op.attributes().is_empty() {
         return None;
     }
     let mut transfer = op.transfer()?;
