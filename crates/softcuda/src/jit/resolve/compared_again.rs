@@ -4,11 +4,12 @@
 //! right before its branch tells what most threads do from the first one's number alone. From
 //! anywhere else, each thread's result is asked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use ptx::ast::Type;
+use ptx::ast::{Immediate, Type};
 
 use super::body::{Pending, PendingStep, named};
+use super::loops::is_wide;
 use crate::jit::decode::{Arg, RegId, Special};
 use crate::jit::program::Tables;
 
@@ -27,85 +28,90 @@ const CHEAP: [&[&str]; 11] = [
     &["shl", "b32"],
 ];
 
+/// What words are compared for.
+const CONDITIONS: [&str; 6] = ["eq", "ne", "lt", "le", "gt", "ge"];
+
 /// Operations at which threads wait for each other.
 const WAITS: [&str; 6] = ["bar", "barrier", "shfl", "vote", "match", "redux"];
 
-/// Puts such comparisons before their branches once more. What is compared are numbers of a thread
-/// and of the launch, which are the same whenever they are computed, and are computed before
-/// control parts.
+/// Puts such comparisons before their branches once more.
+///
+/// What is compared is written once, before the first label and the first branch, and computed from
+/// what is the same whenever it is read. So it is what it was, and all threads have it.
 pub(super) fn compare(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
+    let compared = compared(steps, tables);
+    if compared.is_empty() {
+        return;
+    }
+    let mut last_wait = 0;
+    let mut all = Vec::with_capacity(steps.len());
+    for (at, mut step) in std::mem::take(steps).into_iter().enumerate() {
+        if let PendingStep::Instruction(pending) = &mut step {
+            let opcode = pending.instruction.opcode.as_str();
+            if WAITS.contains(&opcode) {
+                last_wait = at;
+            }
+            if let ("bra", Some((guard, _))) = (opcode, &mut pending.guard)
+                && let Some(made) = compared.get(guard)
+                && last_wait > *made
+                && let Some(PendingStep::Instruction(comparison)) = all.get(*made)
+            {
+                let (own, comparison) = again(comparison, tables);
+                *guard = own;
+                all.push(PendingStep::Instruction(comparison));
+            }
+        }
+        all.push(step);
+    }
+    *steps = all;
+}
+
+/// By predicate, the step that compares for it.
+fn compared(steps: &[PendingStep<'_>], tables: &Tables) -> HashMap<RegId, usize> {
     let mut writes: HashMap<RegId, usize> = HashMap::new();
-    for step in &*steps {
+    for step in steps {
         if let PendingStep::Instruction(pending) = step {
             let (written, _) = named(&pending.instruction, &pending.args);
-            written
-                .iter()
-                .for_each(|register| *writes.entry(*register).or_default() += 1);
+            let written = written.into_iter();
+            written.for_each(|register| *writes.entry(register).or_default() += 1);
         }
     }
-    let once = |register: RegId| writes.get(&register) == Some(&1);
-    let (mut stays, mut compared) = (vec![], HashMap::new());
+    let (mut stays, mut compared) = (HashSet::new(), HashMap::new());
     for (at, step) in steps.iter().enumerate() {
         let PendingStep::Instruction(pending) = step else {
             break;
-        };
-        let (opcode, [Arg::Reg(to), from @ ..]) =
-            (pending.instruction.opcode.as_str(), &pending.args[..])
-        else {
-            match leaves(pending) {
-                true => break,
-                false => continue,
-            }
         };
         if leaves(pending) {
             break;
         }
+        let [Arg::Reg(to), from @ ..] = &pending.args[..] else {
+            continue;
+        };
         let known = from.iter().all(|arg| is_known(arg, &stays));
-        if pending.guard.is_some() || !known || !once(*to) {
+        if pending.guard.is_some() || !known || writes.get(to) != Some(&1) {
             continue;
         }
-        if opcode == "setp" && is_of_words(pending) {
+        if is_of_words(pending, tables) {
             compared.insert(*to, at);
         } else if is_cheap(pending) {
-            stays.push(*to);
+            stays.insert(*to);
         }
     }
-    let mut last_wait = None;
-    let mut again = vec![];
-    for (at, step) in steps.iter().enumerate() {
-        let PendingStep::Instruction(pending) = step else {
-            continue;
-        };
-        let opcode = pending.instruction.opcode.as_str();
-        if WAITS.contains(&opcode) {
-            last_wait = Some(at);
-        }
-        if let ("bra", Some((guard, _))) = (opcode, pending.guard)
-            && let Some(made) = compared.get(&guard)
-            && last_wait.is_some_and(|wait| wait > *made)
-        {
-            again.push((at, *made));
-        }
-    }
-    // The last come first: those before them stay where they are.
-    for (at, made) in again.into_iter().rev() {
-        let own = RegId(tables.registers.len() as u32);
-        tables.registers.push(Type::Pred);
-        let PendingStep::Instruction(comparison) = &steps[made] else {
-            continue;
-        };
-        let mut args = comparison.args.clone();
-        args[0] = Arg::Reg(own);
-        let comparison = Pending {
-            instruction: comparison.instruction.clone(),
-            guard: None,
-            args,
-        };
-        if let PendingStep::Instruction(branch) = &mut steps[at] {
-            branch.guard = branch.guard.map(|(_, negated)| (own, negated));
-        }
-        steps.insert(at, PendingStep::Instruction(comparison));
-    }
+    compared
+}
+
+/// The same comparison for a predicate of its own.
+fn again<'a>(comparison: &Pending<'a>, tables: &mut Tables) -> (RegId, Pending<'a>) {
+    let own = RegId(tables.registers.len() as u32);
+    tables.registers.push(Type::Pred);
+    let mut args = comparison.args.clone();
+    args[0] = Arg::Reg(own);
+    let comparison = Pending {
+        instruction: comparison.instruction.clone(),
+        guard: None,
+        args,
+    };
+    (own, comparison)
 }
 
 /// Whether control may not go on with the next step.
@@ -117,7 +123,7 @@ fn leaves(pending: &Pending<'_>) -> bool {
 }
 
 /// Whether an operand is the same whenever it is read.
-fn is_known(arg: &Arg, stays: &[RegId]) -> bool {
+fn is_known(arg: &Arg, stays: &HashSet<RegId>) -> bool {
     use Special::*;
     match arg {
         Arg::Reg(register) => stays.contains(register),
@@ -140,12 +146,27 @@ fn is_cheap(pending: &Pending<'_>) -> bool {
     })
 }
 
-/// Whether it compares two numbers of 32 bits and does nothing else.
-fn is_of_words(comparison: &Pending<'_>) -> bool {
-    let [_, ty] = &comparison.instruction.modifiers[..] else {
+/// Whether it compares two numbers of 32 bits and does nothing else, as PTX has it: what is wrong is
+/// refused once.
+fn is_of_words(pending: &Pending<'_>, tables: &Tables) -> bool {
+    let instruction = &pending.instruction;
+    let ("setp", [condition, ty]) = (instruction.opcode.as_str(), &instruction.modifiers[..])
+    else {
         return false;
     };
-    matches!(ty.as_str(), "s32" | "u32") && comparison.args.len() == 3
+    let [Arg::Reg(to), a, b] = &pending.args[..] else {
+        return false;
+    };
+    let ty_of = |register: &RegId| tables.registers[register.0 as usize];
+    let is_word = |arg: &Arg| match arg {
+        Arg::Reg(register) => is_wide(ty_of(register)) == Some(false),
+        arg => matches!(arg, Arg::Imm(Immediate::Int { .. })),
+    };
+    CONDITIONS.contains(&condition.as_str())
+        && matches!(ty.as_str(), "s32" | "u32")
+        && ty_of(to) == Type::Pred
+        && is_word(a)
+        && is_word(b)
 }
 
 #[cfg(test)]

@@ -247,7 +247,7 @@ pub(crate) struct Plan {
     rewritten: Vec<Vec<RegId>>,
     /// It holds in the first blocks of a row of the grid alone, so many as `1 << MOST_BLOCKS_LOG2`.
     pub in_first_blocks: bool,
-    /// By register, see [`Zeros`].
+    /// By register, see [`Plan::most`].
     most: Vec<Option<u32>>,
     /// By step, see [`next`].
     ahead: HashMap<usize, Distance>,

@@ -28,6 +28,21 @@ fn names() {
     assert!(log("ld.global.u32 %r1, [%f1];").contains("`%f1`"));
 }
 
+/// What is wrong is told once, though a comparison is made again behind a wait.
+#[test]
+fn comparisons_are_refused_once() {
+    for wrong in [
+        "setp.foo.u32 %p1, %r1, 2;",
+        "setp.lt.u32 %p1, %tid.x, 2;",
+        "setp.lt.u32 %p1, %f1, 2;",
+    ] {
+        let log = log(&format!(
+            "{wrong} bar.sync 0; @%p1 bra out; bar.sync 1; @%p1 bra out; out: ret;"
+        ));
+        assert_eq!(log.matches("line 5;").count(), 1, "{log}");
+    }
+}
+
 #[test]
 fn types() {
     for body in [

@@ -188,7 +188,7 @@ impl Lower<'_> {
         if ty == types::I32 {
             i32::try_from(most).ok()?;
         }
-        let rises = stride > 0 && ty == types::I32 && self.stays_small(counts, most);
+        let never_wraps = stride > 0 && ty == types::I32 && self.stays_small(counts, most);
         self.set_form(Form::Once);
         let first = self.read(counts, read);
         let first = self.fit(first, ty, false);
@@ -236,7 +236,7 @@ impl Lower<'_> {
             SignedLessThanOrEqual | SignedGreaterThan => (SignedLessThanOrEqual, true),
         };
         let above = self.b.ins().icmp(less.complement(), low, same);
-        let (all, none) = if rises {
+        let (all, none) = if never_wraps {
             let below = self.b.ins().icmp(less, high, same);
             (smallvec![below], smallvec![above])
         } else {

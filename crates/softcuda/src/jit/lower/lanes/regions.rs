@@ -315,7 +315,7 @@ impl Lower<'_> {
     }
 
     /// Whether the last group's guard tells where all warps go.
-    fn decides_once(&mut self, region: usize, guard: RegId) -> bool {
+    pub(super) fn decides_once(&mut self, region: usize, guard: RegId) -> bool {
         self.lanes().plan.is_of_block(guard) && !self.may_part(region)
     }
 

@@ -94,16 +94,10 @@ impl Lower<'_> {
                 let past = self.b.create_block();
                 self.b.ins().brif(leave, past, &[], groups, &[]);
                 self.b.switch_to_block(past);
-                self.skip_rest(skip, blocks.over, blocks.done);
+                self.if_rest_leaves(skip, blocks.done, blocks.over);
             }
             None => _ = self.b.ins().jump(groups, &[]),
         }
-    }
-
-    /// The warp has nothing to do: goes to `done` if that is certain of all after it, too, and
-    /// otherwise to `over`. Fills the builder's block.
-    fn skip_rest(&mut self, skip: &Skip, over: Block, done: Block) {
-        self.if_rest_leaves(skip, done, over);
     }
 
     /// What a group's branch at this step is, if all that take it have nothing to do in the region.

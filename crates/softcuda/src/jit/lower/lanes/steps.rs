@@ -699,22 +699,21 @@ impl Lower<'_> {
             }
             let may_be_all = all.is_some();
             for (told, to) in [(none, next), (all, then)] {
-                let Some(last) = told.as_ref().and_then(|told| told.last().copied()) else {
+                let Some((last, before)) = told.as_ref().and_then(|told| told.split_last()) else {
                     continue;
                 };
                 let unknown = self.fresh_block();
-                let before = told.into_iter().flatten().filter(|told| *told != last);
                 for told in before {
                     let both = self.fresh_block();
-                    self.b.ins().brif(told, both, &[], unknown, &[]);
+                    self.b.ins().brif(*told, both, &[], unknown, &[]);
                     self.enter(both);
                 }
                 let leaves = |skip: &&Skip| (skip.if_true != negated) == (to == then);
                 match skip.as_ref().filter(leaves) {
-                    None => _ = self.b.ins().brif(last, to, &[], unknown, &[]),
+                    None => _ = self.b.ins().brif(*last, to, &[], unknown, &[]),
                     Some(skip) => {
                         let rest = self.fresh_block();
-                        self.b.ins().brif(last, rest, &[], unknown, &[]);
+                        self.b.ins().brif(*last, rest, &[], unknown, &[]);
                         self.enter(rest);
                         self.leave_for_rest(skip, to);
                     }

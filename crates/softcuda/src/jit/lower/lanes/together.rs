@@ -85,7 +85,11 @@ impl Lower<'_> {
             },
         };
         let split = self.turn_field(offset_of!(Turn, split));
-        let (apart, together) = (self.b.create_block(), self.b.create_block());
+        let apart = match self.warps_may_part() {
+            true => self.b.create_block(),
+            false => self.cold_block(),
+        };
+        let together = self.b.create_block();
         self.b.ins().brif(split, apart, &[], together, &[]);
 
         self.b.switch_to_block(apart);
@@ -113,6 +117,19 @@ impl Lower<'_> {
                 self.b.ins().jump(together, &[]);
             }
         }
+    }
+
+    /// Whether warps of the block may go ways of their own as long as no thread does.
+    fn warps_may_part(&mut self) -> bool {
+        let count = self.turns().regions.len();
+        self.unit.spins
+            || (0..count).any(|region| match self.region(region) {
+                (_, _, Exit::Branch { block, .. }) => match self.guard_of(block) {
+                    Some(Some(guard)) => !self.decides_once(region, guard),
+                    _ => true,
+                },
+                _ => false,
+            })
     }
 
     fn return_with(&mut self, status: u32) {
