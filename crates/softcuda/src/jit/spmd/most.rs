@@ -9,8 +9,9 @@ use crate::jit::decode::{Arg, RegId, Special};
 use crate::jit::program::{Body, Step};
 use ptx::ast::Immediate;
 
-/// By register, whether it is 0 in all threads.
+/// What is known of how large registers are.
 pub(super) struct Zeros {
+    /// By register, whether it is 0 in all threads.
     pub of: Vec<bool>,
     /// That is so in the first [`MOST_BLOCKS`] alone.
     pub in_first_blocks: bool,
