@@ -34,7 +34,7 @@ const CONDITIONS: [&str; 6] = ["eq", "ne", "lt", "le", "gt", "ge"];
 /// Operations at which threads wait for each other.
 const WAITS: [&str; 6] = ["bar", "barrier", "shfl", "vote", "match", "redux"];
 
-/// Puts such comparisons before their branches once more.
+/// Makes comparisons again right before the branches on them, where a wait lies between.
 ///
 /// What is compared is written once, before the first label and the first branch, and computed from
 /// what is the same whenever it is read. So it is what it was, and all threads have it.
@@ -146,8 +146,8 @@ fn is_cheap(pending: &Pending<'_>) -> bool {
     })
 }
 
-/// Whether it compares two numbers of 32 bits and does nothing else, as PTX has it: what is wrong is
-/// refused once.
+/// Whether it compares two numbers of 32 bits and does nothing else. What PTX does not have is left
+/// out, so that it is refused once.
 fn is_of_words(pending: &Pending<'_>, tables: &Tables) -> bool {
     let instruction = &pending.instruction;
     let ("setp", [condition, ty]) = (instruction.opcode.as_str(), &instruction.modifiers[..])

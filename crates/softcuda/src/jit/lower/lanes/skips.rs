@@ -63,8 +63,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Goes on with the next warp if all threads of this one leave, and otherwise to `groups`. Fills
-    /// the builder's block.
+    /// Goes on with the next warp if all threads of this one leave, and otherwise to `groups`.
+    /// Fills the builder's block.
     fn skip_if_all_leave(
         &mut self,
         region: usize,

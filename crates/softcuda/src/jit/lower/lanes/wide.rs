@@ -384,8 +384,7 @@ impl Lower<'_> {
         self.b.ins().jump(blocks.narrow, &args);
         self.b.switch_to_block(whole);
         self.skip_whole_warp(region, of_block);
-        let zero = self.b.ins().iconst(types::I64, 0);
-        self.b.ins().jump(blocks.head, &[zero.into()]);
+        self.b.ins().jump(blocks.head, &args);
     }
 
     /// Fills the block that leads to the loop over groups.
