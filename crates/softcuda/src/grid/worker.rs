@@ -521,12 +521,23 @@ fn place(running: &Running<'_>, unit: u64, rank: u64) -> [u32; 3] {
     let (mut unit, mut rank, mut ctaid) = (unit, rank, [0; 3]);
     for axis in 0..3 {
         let size = u64::from(cluster[axis]);
-        let clusters = (u64::from(grid[axis]) / size).max(1);
-        ctaid[axis] = (unit % clusters * size + rank % size) as u32;
-        unit /= clusters;
-        rank /= size;
+        let clusters = divided(grid[axis].into(), size).0.max(1);
+        let (of_units, of_ranks);
+        (unit, of_units) = divided(unit, clusters);
+        (rank, of_ranks) = divided(rank, size);
+        ctaid[axis] = (of_units * size + of_ranks) as u32;
     }
     ctaid
+}
+
+/// A quotient and what is left. Most often, for the place of a block, there is nothing to divide.
+#[inline]
+fn divided(number: u64, by: u64) -> (u64, u64) {
+    match by {
+        1 => (number, 0),
+        by if number < by => (0, number),
+        by => (number / by, number % by),
+    }
 }
 
 /// Goes to the next place, x first; after the last one comes the first.

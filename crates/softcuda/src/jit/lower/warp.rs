@@ -358,8 +358,9 @@ impl Meet {
             c: Some(0),
         };
         if self.value.0 != NOTHING {
-            let (low, high) = (offset_of!(Tile, values), offset_of!(Tile, highs));
-            l.bring(&self.value.0, self.value.1, low, Some(high));
+            let matches = [Meeting::MatchAny, Meeting::MatchAll].map(|kind| kind as u32);
+            let high = matches.contains(&self.kind).then_some(offset_of!(Tile, highs));
+            l.bring(&self.value.0, self.value.1, offset_of!(Tile, values), high);
         }
         if let Some([b, c]) = &self.selectors {
             wait.b = l.bring_number(b, offset_of!(Tile, b));

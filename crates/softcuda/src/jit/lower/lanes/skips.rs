@@ -77,7 +77,7 @@ impl Lower<'_> {
         self.begin_group(zero);
         let mut reads = skip.reads.clone();
         reads.retain(|register| of_block.iter().all(|(held, _)| held != register));
-        self.take_kept(&reads);
+        self.take_loads(region, &reads);
         for (register, value) in of_block {
             self.put_all(*register, *value);
         }
@@ -176,7 +176,7 @@ impl Lower<'_> {
     fn leading_branch(&mut self, region: usize) -> Option<Skip> {
         let (head, wait, _) = self.region(region);
         let in_step = self.lanes().plan.is_in_step(region);
-        if region == 0 || self.a_region(region).brings || in_step {
+        if self.a_region(region).brings || in_step {
             return None;
         }
         let may_part = self.may_part(region);
