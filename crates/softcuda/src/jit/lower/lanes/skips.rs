@@ -184,6 +184,8 @@ impl Lower<'_> {
         if !may_part {
             self.take_out_of_block(&mut stores);
         }
+        // What is computed again has no place.
+        let kept = self.places_of(&stores);
         let body = self.body;
         let plan = &self.lanes().plan;
         let regions = plan.regions.as_ref()?;
@@ -216,7 +218,9 @@ impl Lower<'_> {
             let Step::Instruction(step) = &body.steps[*at] else {
                 continue;
             };
-            let simple = plan.ways[*at] == Way::Once && step.operation.pure();
+            let operation = &step.operation;
+            let simple =
+                plan.ways[*at] == Way::Once && (operation.pure() || operation.loads_parameter());
             // The branch's guard differs from lane to lane: of it, the comparison counts.
             let compares = step.operation.comparison();
             let compares = compares.is_some_and(|of| of.of_words());
@@ -235,7 +239,7 @@ impl Lower<'_> {
         };
         if plan.class(guard) != Class::Varying
             || regions.decides(block)
-            || written.iter().any(|register| stores.contains(register))
+            || kept.iter().any(|(register, _)| written.contains(register))
         {
             return None;
         }
