@@ -291,6 +291,18 @@ impl Integer {
         }
     }
 
+    /// The whole product, and perhaps a sum with it.
+    fn is_wide(&self) -> bool {
+        matches!(
+            self.op,
+            Op::Mul(Part::Wide)
+                | Op::Mad {
+                    part: Part::Wide,
+                    ..
+                }
+        )
+    }
+
     /// The upper half of a product, and perhaps a sum with it.
     fn is_high(&self) -> bool {
         match self.op {
@@ -312,7 +324,7 @@ impl Operation for Integer {
     }
 
     fn vectorizes_short(&self) -> bool {
-        self.is_plain() && matches!(self.ty, Type::U16 | Type::S16)
+        (self.is_plain() || self.is_wide()) && matches!(self.ty, Type::U16 | Type::S16)
     }
 
     fn likely_stride(&self, of: &dyn Fn(&Arg) -> Option<Stride>) -> Option<Stride> {
@@ -432,15 +444,7 @@ impl Operation for Integer {
     }
 
     fn widens(&self) -> Option<(RegId, bool)> {
-        let wide = matches!(
-            self.op,
-            Op::Mul(Part::Wide)
-                | Op::Mad {
-                    part: Part::Wide,
-                    ..
-                }
-        );
-        match (wide && WORDS.contains(&self.ty), self.scaled()) {
+        match (self.is_wide() && WORDS.contains(&self.ty), self.scaled()) {
             (true, Some((Arg::Reg(from), _))) => Some((*from, signed(self.ty))),
             _ => None,
         }
@@ -457,14 +461,7 @@ impl Operation for Integer {
 
     fn lower(&self, l: &mut Lower<'_>) {
         let ty = self.ty;
-        let wide = matches!(
-            self.op,
-            Op::Mul(Part::Wide)
-                | Op::Mad {
-                    part: Part::Wide,
-                    ..
-                }
-        );
+        let wide = self.is_wide();
         let result_ty = if wide { widened(ty) } else { ty };
         // The third source of a wide multiply-add is of the wide type.
         let values: Vec<Value> = self
@@ -683,6 +680,8 @@ fn multiply(l: &mut Lower<'_>, ty: Type, part: Part, a: Value, b: Value) -> Valu
         }
         Part::Hi if signed(ty) => l.b.ins().smulhi(a, b),
         Part::Hi => l.b.ins().umulhi(a, b),
+        // Those of 16 bits are words.
+        Part::Wide if l.in_vectors() => l.b.ins().imul(a, b),
         Part::Wide => {
             let wide = value_type(widened(ty));
             let [a, b] = [a, b].map(|v| {

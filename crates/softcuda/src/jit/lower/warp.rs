@@ -359,7 +359,9 @@ impl Meet {
         };
         if self.value.0 != NOTHING {
             let matches = [Meeting::MatchAny, Meeting::MatchAll].map(|kind| kind as u32);
-            let high = matches.contains(&self.kind).then_some(offset_of!(Tile, highs));
+            let high = matches
+                .contains(&self.kind)
+                .then_some(offset_of!(Tile, highs));
             l.bring(&self.value.0, self.value.1, offset_of!(Tile, values), high);
         }
         if let Some([b, c]) = &self.selectors {

@@ -170,6 +170,13 @@ fn what_is_above_is_never_seen() {
         "fma.rn.bf16 %h2, %h0, %h1, %h0;",
         "neg.f16 %h2, %h0;",
         "abs.bf16 %h2, %h0;",
+        "mul.wide.u16 %r15, %h0, %h1; cvt.u16.u32 %h2, %r15;",
+        "mul.wide.s16 %r15, %h0, %h1; cvt.u16.u32 %h2, %r15;",
+        "mul.wide.u16 %r15, %h0, 2; shr.u32 %r15, %r15, 3; cvt.u16.u32 %h2, %r15;",
+        "mul.wide.u16 %r15, %h0, -3; shr.u32 %r15, %r15, 16; cvt.u16.u32 %h2, %r15;",
+        "mul.wide.s16 %r15, -3, %h1; shr.u32 %r15, %r15, 16; cvt.u16.u32 %h2, %r15;",
+        "mad.wide.u16 %r15, %h0, %h1, %r11; shr.u32 %r15, %r15, 16; cvt.u16.u32 %h2, %r15;",
+        "mad.wide.s16 %r15, %h0, -7, %r12; mov.b32 {%h2, %h0}, %r15;",
     ];
     for operation in operations {
         let body = format!(
