@@ -109,6 +109,7 @@ impl Exec {
 
     /// Enables or disables what stands for a node.
     pub(in crate::exec) fn enable_optimized(&mut self, id: NodeId, enabled: bool) -> Result<()> {
+        let has_passes = self.has_passes();
         let Some(optimized) = &mut self.optimized else {
             return Err(Error::UnknownSource);
         };
@@ -125,7 +126,9 @@ impl Exec {
             true => disabled.remove(&at),
             false => disabled.insert(at),
         };
-        let is_assumed = !enabled && !optimized.can_be_disabled(at);
+        // Without passes the nodes and edges are the program's own. What an update has put in the
+        // place of other code's work since would be lost.
+        let is_assumed = !enabled && has_passes && !optimized.can_be_disabled(at);
         let changed = change(&mut optimized.disabled, enabled);
         let Some(optimized) = &self.optimized else {
             return Err(Error::UnknownSource);

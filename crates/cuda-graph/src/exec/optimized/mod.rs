@@ -513,10 +513,15 @@ impl Exec {
         Pairing::Of(names)
     }
 
+    /// Whether anything is left of what passes did.
+    fn has_passes(&self) -> bool {
+        let report = self.report.as_ref();
+        report.is_none_or(|report| report.has_changed())
+    }
+
     /// Gives up all that passes did.
     pub(super) fn without_passes(&mut self) -> Result<()> {
-        let report = self.report.as_ref();
-        match report.is_none_or(|report| report.has_changed()) {
+        match self.has_passes() {
             true => self.plan_anew(Pins::All, &[]),
             false => Ok(()),
         }

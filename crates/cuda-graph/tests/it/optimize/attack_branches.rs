@@ -1345,3 +1345,60 @@ fn an_embedded_graph_is_replaced_and_more_follows() {
     });
     assert_eq!(told[0], told[1]);
 }
+
+/// The same where the embedded graph holds work of other code: what replaced that stays.
+#[test]
+fn captured_work_is_replaced_and_more_follows() {
+    let _alone = alone();
+    let scene = Scene::new();
+    let lane = &scene.lanes[0];
+    let told = [Optimize::NONE, Optimize::ALL].map(|optimize| {
+        let inner = |by: u32| {
+            let captured = Graph::capture(&scene.stream, |r| {
+                let (to, from) = (lane.cells[0].address(), lane.on.address());
+                r.record(kernel("mix", true, (&lane.cells[0], &lane.on, by)))?;
+                let mix = unknown().load_function("mix").unwrap();
+                // SAFETY: the kernel reads and writes words, which live as long as the graph.
+                unsafe {
+                    r.foreign(|stream| {
+                        let mut launch = stream.launch_builder(&mix);
+                        launch.arg(&to).arg(&from).arg(&by);
+                        launch.launch(one())?;
+                        Ok(())
+                    })
+                }
+            });
+            captured.unwrap().0
+        };
+        let graph = Graph::new(&context()).unwrap();
+        let fill = graph
+            .add(FillOp::new(&lane.cells[0], 2u32).unwrap(), ())
+            .unwrap();
+        let other = graph
+            .add(FillOp::new(&lane.cells[1], 3u32).unwrap(), ())
+            .unwrap();
+        let child = graph.add(ChildOp::new(&inner(5)), (fill, other)).unwrap();
+        let last = kernel("mix", true, (&lane.cells[0], &lane.on, 1u32));
+        let last = graph.add(last, child).unwrap();
+        let mut exec = optimized(&graph, optimize);
+        let mut told = Vec::new();
+        let launched = |exec: &mut Exec| {
+            set(&scene, &lane.cells[0], 1);
+            exec.launch(&scene.stream).unwrap();
+            lane.cells[0].to_host(&scene.stream).unwrap()[0]
+        };
+        told.push(launched(&mut exec));
+        exec.update(child, ChildOp::new(&inner(9))).unwrap();
+        told.push(launched(&mut exec));
+        exec.disable(fill).unwrap();
+        told.push(launched(&mut exec));
+        exec.update(last, store(&lane.cells[1], 4)).unwrap();
+        told.push(launched(&mut exec));
+        exec.enable(fill).unwrap();
+        told.push(launched(&mut exec));
+        exec.update(child, ChildOp::new(&inner(7))).unwrap();
+        told.push(launched(&mut exec));
+        told
+    });
+    assert_eq!(told[0], told[1]);
+}
