@@ -94,6 +94,10 @@ impl CommunicatorOptions {
 /// on all of them: loops of one device take turns, and a loop that waits for its turn keeps the
 /// other ranks' loops waiting in theirs.
 ///
+/// Where ranks share a context of a GPU, the program loads its modules before their first launch.
+/// The driver loads a module once nothing runs in the context, and lets no launch in meanwhile: a
+/// rank that waits inside its launch would do so until the timeout.
+///
 /// ```
 /// use cuda_graph::{Buffer, CollectiveOp, Communicator, Graph, Reduction};
 ///
@@ -181,6 +185,7 @@ impl Communicator {
             Engine::Plain => {
                 plain::check(contexts.len())?;
                 let group = plain::Group::new(contexts)?;
+                load_where_shared(contexts)?;
                 vec![Working::Plain(group); contexts.len()]
             }
             Engine::Nccl => {
@@ -439,22 +444,23 @@ fn choose(contexts: &[Arc<CudaContext>], asked: Option<Engine>) -> Result<Engine
     }
 }
 
+/// Loads the plain engine's kernels into contexts that ranks share, before any rank waits for
+/// another. Software loads modules whatever runs.
+fn load_where_shared(contexts: &[Arc<CudaContext>]) -> Result<()> {
+    if driver::choose()? == crate::Driver::Software {
+        return Ok(());
+    }
+    let of = |context: &CudaContext| context.cu_ctx();
+    let mut shared = contexts.iter().enumerate().filter(|(at, context)| {
+        let mut before = contexts[..*at].iter();
+        before.any(|before| of(before) == of(context))
+    });
+    shared.try_for_each(|(_, context)| plain::kernels::load_all(context))
+}
+
 /// The texts of the plain engine's kernels.
 pub(crate) fn texts() -> Vec<String> {
-    let mut texts = Vec::new();
-    for kind in CollectiveKind::ALL {
-        for &element in ElementType::ALL {
-            let reductions = Reduction::ALL.map(Some);
-            let reductions = if kind.reduces() {
-                &reductions[..]
-            } else {
-                &[None]
-            };
-            let ptx = |by: &Option<Reduction>| plain::kernels::ptx((kind, element, *by));
-            texts.extend(reductions.iter().map(ptx));
-        }
-    }
-    texts
+    plain::kernels::all().map(plain::kernels::ptx).collect()
 }
 
 impl fmt::Debug for Communicator {

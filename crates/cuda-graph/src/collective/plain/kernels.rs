@@ -1,8 +1,9 @@
 //! The kernels of collectives: PTX, put together for each kind, element and reduction.
 //!
 //! It is text that every driver compiles for its device, from Maxwell (sm_52) on, and is loaded
-//! once for a context, when an operation first wants it. The modules go with their context: graphs
-//! and executables keep that, so they need not keep the modules.
+//! once for a context, when an operation first wants it, or all at once where ranks share the
+//! context. The modules go with their context: graphs and executables keep that, so they need not
+//! keep the modules.
 //!
 //! Values are loaded past the first cache (`.cg`): no device may see in it what a slot held before.
 //!
@@ -30,8 +31,7 @@ pub(super) fn of(
     element: ElementType,
     reduction: Option<Reduction>,
 ) -> Result<Kernel> {
-    static LOADED: LazyLock<PerContext<Loaded>> = LazyLock::new(PerContext::new);
-    let loaded = LOADED.get(context, || Ok(Loaded::default()))?;
+    let loaded = loaded(context)?;
     let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
     let wanted = (kind, element, reduction);
     if let Some(kernel) = loaded.get(&wanted) {
@@ -41,6 +41,57 @@ pub(super) fn of(
     let kernels = Kernel::load(context, &ptx(wanted), [&*name])?;
     loaded.insert(wanted, kernels[0].clone());
     Ok(kernels[0].clone())
+}
+
+fn loaded(context: &Arc<CudaContext>) -> Result<Loaded> {
+    static LOADED: LazyLock<PerContext<Loaded>> = LazyLock::new(PerContext::new);
+    LOADED.get(context, || Ok(Loaded::default()))
+}
+
+/// Loads all kernels into a context. The driver waits for whatever runs in a context when it loads
+/// a module there, and lets no launch in meanwhile. Between the launches of two ranks that share a
+/// context it would wait for ever.
+pub(in crate::collective) fn load_all(context: &Arc<CudaContext>) -> Result<()> {
+    let loaded = loaded(context)?;
+    let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
+    let missing: Vec<Wanted> = all()
+        .filter(|wanted| !loaded.contains_key(wanted))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = missing.iter().copied().map(name).collect();
+    let text = texts_as_one(missing.iter().copied());
+    let kernels = Kernel::load(context, &text, names.iter().map(String::as_str))?;
+    loaded.extend(missing.into_iter().zip(kernels.iter().cloned()));
+    Ok(())
+}
+
+/// What there are kernels for.
+pub(in crate::collective) fn all() -> impl Iterator<Item = Wanted> {
+    let reductions = |kind: CollectiveKind| match kind.reduces() {
+        true => Reduction::ALL.map(Some).to_vec(),
+        false => vec![None],
+    };
+    let elements = |kind| match kind {
+        // It moves bytes.
+        CollectiveKind::Exchange => &[ElementType::U8],
+        _ => ElementType::ALL,
+    };
+    CollectiveKind::ALL.into_iter().flat_map(move |kind| {
+        let by = move |element: &ElementType| {
+            let element = *element;
+            let each = reductions(kind).into_iter();
+            each.map(move |reduction| (kind, element, reduction))
+        };
+        elements(kind).iter().flat_map(by)
+    })
+}
+
+/// The text of several kernels.
+fn texts_as_one(all: impl Iterator<Item = Wanted>) -> String {
+    let bodies = all.map(|wanted| ptx(wanted).split_off(HEAD.len()));
+    std::iter::once(HEAD.to_owned()).chain(bodies).collect()
 }
 
 fn name((kind, element, reduction): Wanted) -> String {

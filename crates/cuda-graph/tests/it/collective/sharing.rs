@@ -58,6 +58,27 @@ impl Own {
     }
 }
 
+/// While rank 0 waits for rank 1 inside a launch, its next collectives are made, of kinds that no
+/// rank had before. A GPU's driver loads nothing then, and lets no launch in while it tries.
+#[test]
+fn collectives_are_made_while_a_rank_waits() {
+    let ranks = sharing_pair();
+    let memory = [0; 2].map(|_| Buffer::<i64>::zeroed(&ranks[0].stream, 3).expect("memory"));
+    for (rank, memory) in ranks.iter().zip(&memory) {
+        let part = |range: std::ops::Range<usize>| memory.slice(range).expect("it is inside");
+        let mut eager = Eager::new(&rank.stream).expect("it can be made");
+        for by in [Reduction::Product, Reduction::Average, Reduction::Min] {
+            let (communicator, to, from) = (&rank.communicator, part(0..1), part(1..3));
+            let op = CollectiveOp::reduce_scatter(communicator, &to, &from, by);
+            let op = op.expect("it can be made");
+            eager.record(op).expect("it can be launched");
+        }
+    }
+    for rank in &ranks {
+        rank.communicator.wait(&rank.stream).expect("all get on");
+    }
+}
+
 /// Rank 0 launches two loops with a collective between them, and then rank 1 does. Were they to
 /// take turns, rank 1's first loop would wait for rank 0's second, which waits for rank 1.
 #[test]
