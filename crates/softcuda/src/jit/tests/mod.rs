@@ -5,6 +5,7 @@ mod alone;
 mod apart;
 mod async_copies;
 mod atomics;
+mod attack_again;
 mod attack_agreement;
 mod attack_apart;
 mod attack_elements;

@@ -195,6 +195,10 @@ impl Lower<'_> {
         {
             written.extend(&wait.writes);
         }
+        if region == 0 {
+            // What is read before it is written is zero, also in warps that are skipped.
+            written.extend(&regions.regions[0].live);
+        }
         let of = &plan.control.graph.block_of;
         let inside = |block: usize| {
             let steps = plan.control.first[block]..of.len();
