@@ -94,11 +94,11 @@ impl CommunicatorOptions {
 /// on all of them: loops of one device take turns, and a loop that waits for its turn keeps the
 /// other ranks' loops waiting in theirs.
 ///
-/// Where ranks share a context of a GPU, the program loads its modules before their first launch.
-/// The driver loads a module once nothing runs in the context, and lets no launch in meanwhile: a
-/// rank that waits inside its launch would do so until the timeout. The kernels of
-/// collectives are loaded when the communicator is made: 3 s on an H200, 0.2 once the driver has
-/// compiled them for the machine.
+/// Where ranks share a context of a GPU, the program loads its modules, and makes a first graph
+/// with branches if it has any, before their first launch. The driver loads a module once nothing
+/// runs in the context, and lets no launch in meanwhile: ranks that wait for each other would wait
+/// for ever. The kernels of collectives are loaded when the communicator is made: in 3 s on an
+/// H200, or 0.2 s once the driver has compiled them.
 ///
 /// ```
 /// use cuda_graph::{Buffer, CollectiveOp, Communicator, Graph, Reduction};
