@@ -109,7 +109,7 @@ fn kernel(body: &str) -> String {
     harness::module(&format!(
         ".visible .entry k(.param .u64 a, .param .u64 b, .param .u64 own, .param .u32 n, .param .u32 s)
         {{
-            .reg .pred %p<100>; .reg .b32 %r<600>; .reg .b64 %rd<400>; .reg .f32 %f<400>;
+            .reg .pred %p<100>; .reg .b32 %r<600>; .reg .b64 %rd<600>; .reg .f32 %f<600>;
             .shared .align 16 .b8 tile[4096];
             ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [own];
             ld.param.u32 %r13, [n]; ld.param.u32 %r5, [s];
