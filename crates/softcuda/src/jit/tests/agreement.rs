@@ -69,6 +69,20 @@ fn counts(number: &str, ty: &str, operands: &str, wait: &str) -> String {
     )
 }
 
+/// A kernel does in vectors what it does as fibers, in all blocks and beside all numbers.
+#[track_caller]
+fn agree(source: &str) {
+    let [fibers, vectors] = [Form::Fibers, Form::Vectors].map(|form| load_as(source, form));
+    for block in BLOCKS {
+        for other in OTHERS {
+            let [expected, got] = [&fibers, &vectors]
+                .map(|module| run_module(module, [1, 1, 1], block, other).expect("all are inside"));
+            let at = got.iter().zip(&expected).position(|(a, b)| a != b);
+            assert_eq!(at, None, "{block:?} {other} {source}");
+        }
+    }
+}
+
 #[test]
 fn threads_agree_where_they_do() {
     for number in NUMBERS {
@@ -80,18 +94,7 @@ fn threads_agree_where_they_do() {
         ] {
             for wait in ["bar.sync 0;", ""] {
                 let body = counts(number, ty, operands, wait);
-                let source = kernel(&body);
-                let [fibers, vectors] =
-                    [Form::Fibers, Form::Vectors].map(|form| load_as(&source, form));
-                for block in BLOCKS {
-                    for other in OTHERS {
-                        let [expected, got] = [&fibers, &vectors].map(|module| {
-                            run_module(module, [1, 1, 1], block, other).expect("all are inside")
-                        });
-                        let at = got.iter().zip(&expected).position(|(a, b)| a != b);
-                        assert_eq!(at, None, "{block:?} {other} {body}");
-                    }
-                }
+                agree(&kernel(&body));
             }
         }
     }
@@ -127,18 +130,7 @@ fn threads_agree_at_the_start() {
             ("s32", "%r10, %r11"),
         ] {
             for condition in CONDITIONS {
-                let source = source(number, condition, ty, operands);
-                let [fibers, vectors] =
-                    [Form::Fibers, Form::Vectors].map(|form| load_as(&source, form));
-                for block in BLOCKS {
-                    for other in OTHERS {
-                        let [expected, got] = [&fibers, &vectors].map(|module| {
-                            run_module(module, [1, 1, 1], block, other).expect("all are inside")
-                        });
-                        let at = got.iter().zip(&expected).position(|(a, b)| a != b);
-                        assert_eq!(at, None, "{block:?} {other} {source}");
-                    }
-                }
+                agree(&source(number, condition, ty, operands));
             }
         }
     }
