@@ -462,7 +462,8 @@ fn load_where_shared(contexts: &[Arc<CudaContext>]) -> Result<()> {
 
 /// The texts of the plain engine's kernels.
 pub(crate) fn texts() -> Vec<String> {
-    plain::kernels::all().map(plain::kernels::ptx).collect()
+    let all = plain::kernels::all().into_iter();
+    all.map(plain::kernels::ptx).collect()
 }
 
 impl fmt::Debug for Communicator {

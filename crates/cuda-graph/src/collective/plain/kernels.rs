@@ -37,10 +37,24 @@ pub(super) fn of(
     if let Some(kernel) = loaded.get(&wanted) {
         return Ok(kernel.clone());
     }
-    let name = name(wanted);
-    let kernels = Kernel::load(context, &ptx(wanted), [&*name])?;
-    loaded.insert(wanted, kernels[0].clone());
-    Ok(kernels[0].clone())
+    load(context, &mut loaded, &[wanted])?;
+    Ok(loaded[&wanted].clone())
+}
+
+/// Loads kernels, in one module.
+fn load(
+    context: &Arc<CudaContext>,
+    loaded: &mut HashMap<Wanted, Kernel>,
+    wanted: &[Wanted],
+) -> Result<()> {
+    let names: Vec<String> = wanted.iter().copied().map(name).collect();
+    let bodies = wanted
+        .iter()
+        .map(|wanted| ptx(*wanted).split_off(HEAD.len()));
+    let text: String = std::iter::once(HEAD.to_owned()).chain(bodies).collect();
+    let kernels = Kernel::load(context, &text, names.iter().map(String::as_str))?;
+    loaded.extend(wanted.iter().copied().zip(kernels.iter().cloned()));
+    Ok(())
 }
 
 fn loaded(context: &Arc<CudaContext>) -> Result<Loaded> {
@@ -54,44 +68,31 @@ fn loaded(context: &Arc<CudaContext>) -> Result<Loaded> {
 pub(in crate::collective) fn load_all(context: &Arc<CudaContext>) -> Result<()> {
     let loaded = loaded(context)?;
     let mut loaded = loaded.lock().unwrap_or_else(PoisonError::into_inner);
-    let missing: Vec<Wanted> = all()
-        .filter(|wanted| !loaded.contains_key(wanted))
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
+    let mut missing = all();
+    missing.retain(|wanted| !loaded.contains_key(wanted));
+    match missing[..] {
+        [] => Ok(()),
+        _ => load(context, &mut loaded, &missing),
     }
-    let names: Vec<String> = missing.iter().copied().map(name).collect();
-    let text = texts_as_one(missing.iter().copied());
-    let kernels = Kernel::load(context, &text, names.iter().map(String::as_str))?;
-    loaded.extend(missing.into_iter().zip(kernels.iter().cloned()));
-    Ok(())
 }
 
 /// What there are kernels for.
-pub(in crate::collective) fn all() -> impl Iterator<Item = Wanted> {
-    let reductions = |kind: CollectiveKind| match kind.reduces() {
-        true => Reduction::ALL.map(Some).to_vec(),
-        false => vec![None],
-    };
-    let elements = |kind| match kind {
-        // It moves bytes.
-        CollectiveKind::Exchange => &[ElementType::U8],
-        _ => ElementType::ALL,
-    };
-    CollectiveKind::ALL.into_iter().flat_map(move |kind| {
-        let by = move |element: &ElementType| {
-            let element = *element;
-            let each = reductions(kind).into_iter();
-            each.map(move |reduction| (kind, element, reduction))
+pub(in crate::collective) fn all() -> Vec<Wanted> {
+    let mut all = vec![];
+    for kind in CollectiveKind::ALL {
+        let elements = match kind {
+            // It moves bytes.
+            CollectiveKind::Exchange => &[ElementType::U8],
+            _ => ElementType::ALL,
         };
-        elements(kind).iter().flat_map(by)
-    })
-}
-
-/// The text of several kernels.
-fn texts_as_one(all: impl Iterator<Item = Wanted>) -> String {
-    let bodies = all.map(|wanted| ptx(wanted).split_off(HEAD.len()));
-    std::iter::once(HEAD.to_owned()).chain(bodies).collect()
+        for &element in elements {
+            match kind.reduces() {
+                true => all.extend(Reduction::ALL.map(|by| (kind, element, Some(by)))),
+                false => all.push((kind, element, None)),
+            }
+        }
+    }
+    all
 }
 
 fn name((kind, element, reduction): Wanted) -> String {
