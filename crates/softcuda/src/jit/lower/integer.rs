@@ -2,10 +2,11 @@
 //! `neg`, `min`, `max`, with the carry forms and the packed 16-bit pairs of sm_90.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, Opcode, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
 use cranelift_frontend::Variable;
 use ptx::ast::{Immediate, Type};
 
+use super::division::{quotient, remainder};
 use super::{Lower, Term, value_type};
 use crate::jit::decode::{Arg, Division, Divisor, Operation, Reader, Refusal, RegId, Stride};
 
@@ -97,7 +98,7 @@ const CARRIED: &[Type] = &[Type::U32, Type::S32, Type::U64, Type::S64];
 const WORDS: &[Type] = &[Type::U32, Type::S32];
 const SIGNED: &[Type] = &[Type::S16, Type::S32, Type::S64];
 
-fn signed(ty: Type) -> bool {
+pub(super) fn signed(ty: Type) -> bool {
     matches!(
         ty,
         Type::S8 | Type::S16 | Type::S32 | Type::S64 | Type::S16x2
@@ -495,8 +496,8 @@ impl Operation for Integer {
                 let distance = l.b.ins().isub(high, low);
                 l.b.ins().iadd(c, distance)
             }
-            (Op::Div, &[a, b]) => divide(l, ty, a, b, constant(&self.sources[1])).0,
-            (Op::Rem, &[a, b]) => divide(l, ty, a, b, constant(&self.sources[1])).1,
+            (Op::Div, &[a, b]) => quotient(l, ty, a, b, constant(&self.sources[1])),
+            (Op::Rem, &[a, b]) => remainder(l, ty, a, b, constant(&self.sources[1])),
             (Op::Abs, &[a]) => l.b.ins().iabs(a),
             (Op::Neg, &[a]) => l.b.ins().ineg(a),
             (Op::Min { relu }, &[a, b]) => {
@@ -713,126 +714,4 @@ fn multiply24(l: &mut Lower<'_>, ty: Type, high: bool, a: Value, b: Value) -> Va
         product = l.b.ins().ushr_imm(product, 16);
     }
     l.b.ins().ireduce(types::I32, product)
-}
-
-/// Quotient and remainder as an H200 gives them where PTX leaves them open: both are all ones by
-/// zero; the most negative number by -1 is itself, remainder 0. The host's division never traps.
-fn divide(l: &mut Lower<'_>, ty: Type, a: Value, b: Value, divisor: Option<u64>) -> (Value, Value) {
-    let kind = value_type(ty);
-    let mask = if kind.bits() == 64 {
-        u64::MAX
-    } else {
-        (1 << kind.bits()) - 1
-    };
-    if !l.in_vectors() && divisor.is_some_and(|d| d & mask != 0 && d & mask != mask) {
-        return match signed(ty) {
-            true => (l.b.ins().sdiv(a, b), l.b.ins().srem(a, b)),
-            false => (l.b.ins().udiv(a, b), l.b.ins().urem(a, b)),
-        };
-    }
-    if l.in_vectors() {
-        let quotient = divide_vectors(l, signed(ty), a, b);
-        let product = l.b.ins().imul(quotient, b);
-        let remainder = l.b.ins().isub(a, product);
-        let zero = l.word(0);
-        let by_zero = l.b.ins().icmp(IntCC::Equal, b, zero);
-        return (
-            l.b.ins().bor(quotient, by_zero),
-            l.b.ins().bor(remainder, by_zero),
-        );
-    }
-    let one = l.b.ins().iconst(kind, 1);
-    let ones = l.b.ins().iconst(kind, -1);
-    let zero_divisor = l.b.ins().icmp_imm(IntCC::Equal, b, 0);
-    if signed(ty) {
-        let minus_one = l.b.ins().icmp_imm(IntCC::Equal, b, -1);
-        let special = l.b.ins().bor(zero_divisor, minus_one);
-        let safe = l.b.ins().select(special, one, b);
-        let (quotient, remainder) = (l.b.ins().sdiv(a, safe), l.b.ins().srem(a, safe));
-        let negated = l.b.ins().ineg(a);
-        let quotient = l.b.ins().select(minus_one, negated, quotient);
-        // By the safe divisor 1 the remainder is 0 already.
-        (
-            l.b.ins().select(zero_divisor, ones, quotient),
-            l.b.ins().select(zero_divisor, ones, remainder),
-        )
-    } else {
-        let safe = l.b.ins().select(zero_divisor, one, b);
-        let (quotient, remainder) = (l.b.ins().udiv(a, safe), l.b.ins().urem(a, safe));
-        (
-            l.b.ins().select(zero_divisor, ones, quotient),
-            l.b.ins().select(zero_divisor, ones, remainder),
-        )
-    }
-}
-
-/// Quotients of words, each towards zero; any by zero. Numbers of 64 bits hold words, and what
-/// rounding adds to a quotient of theirs, at most 2^-21 of `1 / b`, never makes it whole.
-///
-/// Where all are divided by one, they are multiplied with what that leaves of 1, half a word away
-/// from zero: what rounding takes is at most 2^-19 of `1 / b`, and there is half of that to the
-/// next whole number.
-fn divide_vectors(l: &mut Lower<'_>, signed: bool, a: Value, b: Value) -> Value {
-    // A word in the lower half of 2^52 adds its value to that.
-    const WHOLE: f64 = (1u64 << 52) as f64;
-    let words = |l: &mut Lower<'_>, word: u32| l.word(i64::from(word as i32));
-    let numbers = |l: &mut Lower<'_>, number: f64| {
-        let number = l.b.ins().f64const(number);
-        l.b.ins().splat(types::F64X2, number)
-    };
-    // The sign's bit turned over: 2^31 more than the number.
-    let more = if signed { 1u32 << 31 } else { 0 };
-    let upper = words(l, (WHOLE.to_bits() >> 32) as u32);
-    let less = numbers(l, WHOLE + f64::from(more));
-    let wide = |l: &mut Lower<'_>, value: Value, half: [u8; 4]| {
-        let value = match signed {
-            false => value,
-            true => {
-                let turned = words(l, more);
-                l.b.ins().bxor(value, turned)
-            }
-        };
-        let pair = l.shuffled(value, upper, half);
-        let pair = l.as_vector(pair, types::F64X2);
-        l.b.ins().fsub(pair, less)
-    };
-    let one = match l.made_by(b) {
-        Some((Opcode::Splat, &[one], _)) => Some(one),
-        _ => None,
-    };
-    let part = one.map(|divisor| {
-        let divisor = match signed {
-            true => l.b.ins().sextend(types::I64, divisor),
-            false => l.b.ins().uextend(types::I64, divisor),
-        };
-        let divisor = l.b.ins().fcvt_from_sint(types::F64, divisor);
-        let one = l.b.ins().f64const(1.0);
-        let part = l.b.ins().fdiv(one, divisor);
-        l.b.ins().splat(types::F64X2, part)
-    });
-    // In the lower half of what holds 2^51 besides, also numbers below zero are words.
-    let whole = numbers(l, 1.5 * WHOLE);
-    let [low, high] = [[0, 4, 1, 5], [2, 6, 3, 7]].map(|half| {
-        let number = wide(l, a, half);
-        let quotient = match part {
-            None => {
-                let divisor = wide(l, b, half);
-                l.b.ins().fdiv(number, divisor)
-            }
-            Some(part) => {
-                let mut away = numbers(l, 0.5);
-                if signed {
-                    let sign = numbers(l, -0.0);
-                    let sign = l.b.ins().band(number, sign);
-                    away = l.b.ins().bor(away, sign);
-                }
-                let number = l.b.ins().fadd(number, away);
-                l.b.ins().fmul(number, part)
-            }
-        };
-        let quotient = l.b.ins().trunc(quotient);
-        l.b.ins().fadd(quotient, whole)
-    });
-    let quotient = l.shuffled(low, high, [0, 2, 4, 6]);
-    l.as_vector(quotient, types::I32X4)
 }

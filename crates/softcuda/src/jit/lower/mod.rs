@@ -23,6 +23,7 @@ pub(crate) mod compare;
 mod control;
 pub(crate) mod convert;
 pub(crate) mod convert_float;
+mod division;
 mod entry;
 mod fence;
 pub(crate) mod float;

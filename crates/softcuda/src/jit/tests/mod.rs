@@ -31,6 +31,7 @@ mod columns;
 mod compiling;
 mod control;
 mod corpus;
+mod divisions;
 mod forms;
 mod fuzz;
 mod in_turn;

@@ -242,6 +242,11 @@ impl Lower<'_> {
         matches!(self.form(), Form::Vector { .. })
     }
 
+    /// It is done for a group's first thread, which mostly stands for all.
+    pub(in crate::jit::lower) fn is_once(&self) -> bool {
+        matches!(self.form(), Form::Once | Form::Lane(0))
+    }
+
     pub(in crate::jit::lower) fn form(&self) -> Form {
         self.lanes.as_ref().map_or(Form::Thread, |lanes| lanes.form)
     }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::agreement::Agreement;
 use super::skips::Skip;
 use super::{Form, Kept, in_vector, vector_of};
-use crate::jit::decode::{Arg, Flow, Halves, RegId};
+use crate::jit::decode::{Arg, Divisor, Flow, Halves, RegId};
 use crate::jit::lower::Lower;
 use crate::jit::program::{Instruction, Step};
 use crate::jit::runtime::access::Access;
@@ -497,8 +497,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Computes what the first thread has, where the last one's shows that all have what counts up
-    /// from there.
+    /// Computes what the first thread has, where that shows that all have what counts up from there,
+    /// or the last one's does.
     fn same(&mut self, at: usize, instruction: &Instruction, same: Same) {
         let Same {
             from,
@@ -514,13 +514,22 @@ impl Lower<'_> {
             let counts = self.counts_up(from, by);
             holds = self.b.ins().band(holds, counts);
         }
-        self.lanes().written.clear();
-        let ends = [0, self.width() - 1].map(|lane| {
-            self.set_form(Form::Lane(lane));
-            instruction.operation.lower(self);
-            self.lanes().written[&(to, lane)]
+        let lane = |l: &mut Self, lane| {
+            l.lanes().written.clear();
+            l.set_form(Form::Lane(lane));
+            instruction.operation.lower(l);
+            let variable = l.lanes().written[&(to, lane)];
+            l.b.use_var(variable)
+        };
+        let first = lane(self, 0);
+        let next = self.room_in_row(instruction, same, first).map(|room| {
+            let holds = self.b.ins().band(room, holds);
+            let (near, next) = (self.cold_block(), self.fresh_block());
+            self.b.ins().brif(holds, next, &[], near, &[]);
+            self.enter(near);
+            next
         });
-        let [first, last] = ends.map(|variable| self.b.use_var(variable));
+        let last = lane(self, self.width() - 1);
         let expected = match gives.wrapping_mul(self.width() as i64 - 1) {
             0 => first,
             more => self.plus(first, more),
@@ -528,7 +537,43 @@ impl Lower<'_> {
         let same = self.b.ins().icmp(IntCC::Equal, expected, last);
         let holds = self.b.ins().band(same, holds);
         self.go_on_if(holds, at);
+        if let Some(next) = next {
+            self.b.ins().jump(next, &[]);
+            self.enter(next);
+        }
         self.put_all(to, first);
+    }
+
+    /// Whether all threads of a group are certain to divide alike: so much is left in the first
+    /// one's row, which has divided by a register. No number is below zero then.
+    fn room_in_row(&mut self, step: &Instruction, same: Same, first: Value) -> Option<Value> {
+        let division = step.operation.division()?;
+        let by = match division.by {
+            Divisor::Register(by) if by != division.from && same.by >= 0 => by,
+            _ => return None,
+        };
+        self.set_form(Form::Once);
+        let [from, by] = [division.from, by].map(|of| self.read(&Arg::Reg(of), Type::B32));
+        let rest = match division.rest {
+            true => first,
+            false => {
+                let whole = self.b.ins().imul(first, by);
+                self.b.ins().isub(from, whole)
+            }
+        };
+        let [long_rest, long_by] = [rest, by].map(|value| match division.signed {
+            true => self.b.ins().sextend(types::I64, value),
+            false => self.b.ins().uextend(types::I64, value),
+        });
+        let last = self.plus(long_rest, same.by * (self.width() as i64 - 1));
+        let order = IntCC::SignedLessThan;
+        let room = self.b.ins().icmp(order, last, long_by);
+        if !division.signed {
+            return Some(room);
+        }
+        let order = IntCC::SignedGreaterThanOrEqual;
+        let positive = self.b.ins().icmp_imm(order, from, 0);
+        Some(self.b.ins().band(room, positive))
     }
 
     /// Goes on where it holds by what a step is done once. Otherwise the group's threads go on by

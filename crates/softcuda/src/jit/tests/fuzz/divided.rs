@@ -79,6 +79,8 @@ impl Writer<'_> {
             "shl.b32 {}, %x, 2;",
             "sub.u32 {}, %start, %x;",
             "add.u32 {}, %x, 0x7fffffe0;",
+            "add.u32 {}, %x, %d0; sub.u32 {}, {}, 1;",
+            "add.u32 {}, %x, 1;",
         ]);
         self.numbers += 1;
         let to = format!("%n{}", self.numbers);
