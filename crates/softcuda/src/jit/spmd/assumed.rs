@@ -27,6 +27,7 @@ use std::collections::HashMap;
 use super::classes::{self, Known, in_rows};
 use super::control::Control;
 use super::granted::Granted;
+use super::marks::marked;
 use super::{Class, Regions, Same};
 use crate::jit::decode::{Division, Divisor, Flow, RegId};
 use crate::jit::program::{Body, Instruction, Step};
@@ -273,76 +274,36 @@ fn only_decides(body: &Body, derived: &[bool]) -> bool {
 /// By register, whether it is computed from numbers of threads, blocks and parameters alone: where
 /// one comes from memory, neighbours may have any.
 fn computed_alone(body: &Body) -> Vec<bool> {
-    let mut alone = vec![true; body.tables.registers.len()];
-    loop {
-        let mut less = false;
-        for step in &body.steps {
-            let Step::Instruction(step) = step else {
-                continue;
-            };
-            let operation = &step.operation;
-            let mut reads = step.reads.iter();
-            let stays = (operation.pure() || operation.loads_parameter())
-                && reads.all(|register| alone[register.0 as usize]);
-            for register in step.writes.iter().filter(|_| !stays) {
-                less |= std::mem::replace(&mut alone[register.0 as usize], false);
-            }
+    let others = marked(body, &[], |step, others| {
+        let again = step.operation.pure() || step.operation.loads_parameter();
+        if !again || others.any(&step.reads) {
+            others.add_all(&step.writes);
         }
-        if !less {
-            return alone;
-        }
-    }
+    });
+    others.into_iter().map(|other| !other).collect()
 }
 
 /// By register, whether an address is computed from it.
 fn indices(body: &Body) -> Vec<bool> {
-    let mut indices = vec![false; body.tables.registers.len()];
-    loop {
-        let mut more = false;
-        for step in &body.steps {
-            let Step::Instruction(step) = step else {
-                continue;
-            };
-            let mut writes = step.writes.iter();
-            let is_index = writes.any(|register| indices[register.0 as usize]);
-            let base = step.operation.plain_access().map(|access| access.base);
-            let reads = step.reads.iter().copied();
-            for register in reads
-                .filter(|_| is_index && step.operation.pure())
-                .chain(base)
-            {
-                more |= !std::mem::replace(&mut indices[register.0 as usize], true);
-            }
+    marked(body, &[], |step, indices| {
+        if let Some(access) = step.operation.plain_access() {
+            indices.add(access.base);
         }
-        if !more {
-            return indices;
+        if step.operation.pure() && indices.any(&step.writes) {
+            indices.add_all(&step.reads);
         }
-    }
+    })
 }
 
-/// Marks what is computed from registers by operations that may be done again, and what is loaded
-/// for them where `loaded` says so.
-fn spread(body: &Body, derived: &mut [bool], loaded: impl Fn(&RegId) -> bool) {
-    loop {
-        let mut more = false;
-        for step in &body.steps {
-            let Step::Instruction(step) = step else {
-                continue;
-            };
-            let reads = step
-                .reads
-                .iter()
-                .any(|register| derived[register.0 as usize]);
-            if reads && (step.operation.pure() || step.writes.iter().any(&loaded)) {
-                for register in &step.writes {
-                    more |= !std::mem::replace(&mut derived[register.0 as usize], true);
-                }
-            }
+/// By register, whether it is computed from one by operations that may be done again, or loaded
+/// for it where `loaded` says so.
+fn derived(body: &Body, from: RegId, loaded: impl Fn(&RegId) -> bool) -> Vec<bool> {
+    marked(body, &[from], |step, derived| {
+        let may = step.operation.pure() || step.writes.iter().any(&loaded);
+        if may && derived.any(&step.reads) {
+            derived.add_all(&step.writes);
         }
-        if !more {
-            return;
-        }
-    }
+    })
 }
 
 /// The search for what may be assumed.
@@ -453,14 +414,12 @@ impl Search<'_> {
         let Some(step) = self.writes_one(at) else {
             return false;
         };
-        let mut derived = vec![false; self.body.tables.registers.len()];
-        derived[step.writes[0].0 as usize] = true;
         // What is loaded for a row, and chooses what is loaded next.
         let index = |register: &RegId| {
             let indices = || self.indices.get_or_init(|| indices(self.body));
             in_rows && indices()[register.0 as usize]
         };
-        spread(self.body, &mut derived, index);
+        let derived = derived(self.body, step.writes[0], index);
         if !in_rows && matches!(kind, Kind::Same(_)) && !only_decides(self.body, &derived) {
             return false;
         }

@@ -44,6 +44,7 @@ mod control;
 mod facts;
 mod granted;
 mod loops;
+mod marks;
 mod masks;
 mod most;
 mod next;

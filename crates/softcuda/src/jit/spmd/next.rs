@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use super::facts::Facts;
 use super::loops::Counting;
+use super::marks::marked;
 use super::passes::{Passes, adds};
 use super::wide::has_short_rows;
 use crate::jit::analysis::Graph;
@@ -404,23 +405,9 @@ fn next(step: &Instruction, all: &[Next]) -> Next {
 
 /// By register, whether it is computed from a special register like this.
 pub(super) fn computed_from(body: &Body, like: impl Fn(&Special) -> bool) -> Vec<bool> {
-    let mut all = vec![false; body.tables.registers.len()];
-    loop {
-        let mut more = false;
-        for step in &body.steps {
-            let Step::Instruction(step) = step else {
-                continue;
-            };
-            if step.specials.iter().any(&like)
-                || step.reads.iter().any(|register| all[register.0 as usize])
-            {
-                for register in &step.writes {
-                    more |= !std::mem::replace(&mut all[register.0 as usize], true);
-                }
-            }
+    marked(body, &[], |step, computed| {
+        if step.specials.iter().any(&like) || computed.any(&step.reads) {
+            computed.add_all(&step.writes);
         }
-        if !more {
-            return all;
-        }
-    }
+    })
 }
