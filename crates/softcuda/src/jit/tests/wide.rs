@@ -170,11 +170,10 @@ fn rows_and_columns_of_tiles() {
     ] {
         for start in [0, 25, 1000, 2000] {
             let body = format!(
-                "cvt.rn.f32.u32 %f1, %r2; st.global.f32 [%rd3], %f1; bar.sync 0;
-                add.u32 %r4, %r35, {start}; {divides}
+                "add.u32 %r4, %r35, {start}; {divides}
                 mad.lo.u32 %r7, %r6, 40, %r5; mul.wide.u32 %rd5, %r7, 4; add.u64 %rd5, %rd1, %rd5;
-                ld.global.f32 %f1, [%rd5]; add.f32 %f1, %f1, 0f3f800000;
-                mov.u32 %r8, s; mad.lo.u32 %r7, %r6, 160, %r8; shl.b32 %r10, %r5, 2;
+                ld.global.f32 %f1, [%rd5]; cvt.rn.f32.u32 %f2, %r7; add.f32 %f1, %f1, %f2;
+                st.global.f32 [%rd5], %f1; mov.u32 %r8, s; mad.lo.u32 %r7, %r6, 160, %r8; shl.b32 %r10, %r5, 2;
                 add.u32 %r7, %r7, %r10; st.shared.f32 [%r7], %f1; bar.sync 0;
                 ld.shared.u32 %r9, [%r7]; mad.lo.u32 %r9, %r9, 3, %r5;"
             );
