@@ -53,6 +53,9 @@ pub(crate) struct Wait {
     pub b: Option<u32>,
     /// The third operand of `shfl`; `None` as above.
     pub c: Option<u32>,
+    /// The masks that lanes say are known: of tiles that a warp consists of. Lanes take from none
+    /// but their own tile's.
+    pub in_tiles: bool,
 }
 
 impl Wait {
@@ -69,6 +72,7 @@ impl Wait {
         mask: Some(0),
         b: Some(0),
         c: Some(0),
+        in_tiles: false,
     };
 
     /// A place where threads let others run before they look at memory again.

@@ -246,6 +246,11 @@ impl Operation for Bits {
             Op::Or => Some(source(0)? | source(1)?),
             Op::Xor => Some(source(0)? ^ source(1)?),
             Op::Not => Some(!source(0)?),
+            Op::Shl => {
+                let (value, amount) = (source(0)?, source(1)? as u32);
+                let bits = 8 * self.sources[0].1.size();
+                Some(if amount < bits { value << amount } else { 0 })
+            }
             _ => None,
         }
     }

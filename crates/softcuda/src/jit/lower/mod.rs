@@ -56,6 +56,7 @@ mod special;
 mod stack;
 mod steady;
 mod tensor;
+mod tiles;
 mod video;
 mod warp;
 mod warpgroup;

@@ -348,14 +348,20 @@ impl Operation for Meet {
 impl Meet {
     /// In rounds: the lane is done until the others are here.
     fn lower_in_rounds(&self, l: &mut Lower<'_>) {
+        let mask = self.mask.as_ref();
+        let in_tiles =
+            mask.is_some_and(|mask| l.is_in_tiles(self.kind, mask, self.selectors.as_ref()));
         let mut wait = Wait {
             kind: self.kind,
             mask: match &self.mask {
+                // Nobody asks.
+                Some(_) if in_tiles && l.brings_in_chain() => None,
                 Some(mask) => l.bring_number(mask, offset_of!(Tile, masks)),
                 None => Some(u32::MAX),
             },
             b: Some(0),
             c: Some(0),
+            in_tiles,
         };
         if self.value.0 != NOTHING {
             let matches = [Meeting::MatchAny, Meeting::MatchAll].map(|kind| kind as u32);

@@ -80,7 +80,7 @@ structures! {
     Object { code, relocations, entry, mode, kept, spins, passes, reaches, sites, frame, waits, accesses, arrays, table, targets }
     Relocation { at, of, addend }
     Reached { function, at, blocks }
-    Wait { kind, mask, b, c }
+    Wait { kind, mask, b, c, in_tiles }
     Access { site, window, log2, write, sum, offsets, threads, stride, indices }
     Indices { more, by, signed }
     Array { param, low, length, by, log2, write }

@@ -11,7 +11,7 @@ use super::marks::marked;
 use super::passes::{Passes, adds};
 use super::wide::has_short_rows;
 use crate::jit::analysis::Graph;
-use crate::jit::decode::{Arg, RegId, Special, Stride};
+use crate::jit::decode::{Arg, Division, Divisor, RegId, Special, Stride};
 use crate::jit::lower::Term;
 use crate::jit::program::{Body, Instruction, Step};
 use ptx::ast::{Immediate, Space};
@@ -387,6 +387,17 @@ fn next(step: &Instruction, all: &[Next]) -> Next {
         Arg::Imm(_) | Arg::Symbol(..) => stride(0),
         _ => None,
     };
+    // Columns mostly go on in a row.
+    match operation.division() {
+        Some(Division {
+            from, rest: true, ..
+        }) => return all[from.0 as usize],
+        Some(Division {
+            by: Divisor::Register(_),
+            ..
+        }) => return Next::Apart(Distance::NONE),
+        _ => {}
+    }
     if let Some(Stride { step: by, .. }) = operation.likely_stride(&of) {
         return Next::Apart(Distance::of(times, by));
     }

@@ -322,6 +322,12 @@ impl Lower<'_> {
         self.b.switch_to_block(done);
     }
 
+    /// Whether what lanes bring to the next operation stays in registers.
+    pub(in crate::jit::lower) fn brings_in_chain(&self) -> bool {
+        let turns = self.lanes.as_ref().and_then(|lanes| lanes.turns.as_ref());
+        turns.is_some_and(|turns| turns.in_chain.brings())
+    }
+
     fn in_chain(&mut self, group: InChain) {
         self.turns().in_chain = group;
     }

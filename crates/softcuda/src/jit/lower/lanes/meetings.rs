@@ -35,7 +35,8 @@ pub(super) struct Shuffle {
 impl Known {
     pub fn of(wait: &Wait) -> Option<Known> {
         use Meeting::*;
-        if wait.mask != Some(u32::MAX) {
+        // In tiles nothing else is asked for.
+        if wait.mask != Some(u32::MAX) && !wait.in_tiles {
             return None;
         }
         let is = |meeting: Meeting| wait.kind == meeting as u32;

@@ -748,7 +748,8 @@ impl Lower<'_> {
     /// in a chain.
     fn warps_meet(&mut self, region: usize, number: usize, in_chain: bool) {
         let wait = self.unit.waits[number];
-        let nothing = wait.kind == Meeting::Sync as u32 && wait.mask == Some(u32::MAX);
+        let all = wait.mask == Some(u32::MAX) || wait.in_tiles;
+        let nothing = wait.kind == Meeting::Sync as u32 && all;
         if BarrierKind::of(wait.kind).is_some() || nothing {
             return;
         }

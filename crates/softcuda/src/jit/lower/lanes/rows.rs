@@ -78,7 +78,9 @@ impl Lower<'_> {
         let Some(next) = self.lanes().plan.ahead(at) else {
             return;
         };
-        if !cfg!(target_arch = "x86_64") {
+        // Groups of bytes would fetch each line many times.
+        let bytes = self.width() as i32 * stride as i32;
+        if !cfg!(target_arch = "x86_64") || bytes < LINE / 4 {
             return;
         }
         let distance = match next.times {
@@ -105,7 +107,7 @@ impl Lower<'_> {
             false => distance,
         };
         let next = self.b.ins().iadd(from, distance);
-        for line in (0..self.width() as i32 * stride as i32).step_by(LINE as usize) {
+        for line in (0..bytes).step_by(LINE as usize) {
             self.fetch(next, line, write);
         }
     }
