@@ -18,8 +18,8 @@ use super::loops;
 use super::nans::{Decision, Nans};
 use super::order;
 use super::scope::{Named, Scopes};
-use super::unrolled;
 use super::{MAX_CALL_AREA, MAX_FRAME, MAX_PARAMS, MAX_REFUSALS, Resolver, types};
+use super::{unrolled, volatile};
 use crate::jit::decode::{Arg, Reader, RegId, Special, Symbol};
 use crate::jit::layout::{self, Layout, align_up};
 use crate::jit::lower;
@@ -142,6 +142,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
     tables.call_area = call_area;
     tables.registers = scopes.into_types();
     if kernel {
+        volatile::drop_outside_loops(&mut steps);
         unrolled::roll(&mut steps, &mut tables);
     }
     loops::split(&mut steps, &mut tables);

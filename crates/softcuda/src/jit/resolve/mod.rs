@@ -22,6 +22,7 @@ mod tensor_map;
 pub(super) mod types;
 pub(super) mod unrolled;
 mod values;
+mod volatile;
 
 use std::collections::{HashMap, HashSet};
 
