@@ -56,6 +56,7 @@ mod stacks;
 mod straight;
 mod sums;
 mod tensor_maps;
+mod tiles;
 mod together;
 mod variables;
 mod vectors;

@@ -1,0 +1,204 @@
+//! Warps whose lanes do something in tiles, as cooperative groups part them: all tiles together,
+//! some of them, or each as often as it wants.
+
+use super::forms::same;
+
+const BLOCKS: [[u32; 3]; 7] = [
+    [32, 1, 1],
+    [64, 1, 1],
+    [16, 4, 1],
+    [8, 8, 1],
+    [40, 1, 1],
+    [20, 2, 1],
+    [33, 1, 1],
+];
+
+/// The masks of tiles of so many lanes in `%r25`.
+fn masks(width: u32) -> String {
+    format!(
+        "mov.u32 %r20, %laneid; and.b32 %r21, %r20, -{width}; mov.u32 %r22, {};
+        shl.b32 %r25, %r22, %r21; mov.u32 %r26, 2;",
+        (1u64 << width) - 1
+    )
+}
+
+fn check(body: &str) {
+    for block in BLOCKS {
+        same(body, block, 5).expect("nothing faults");
+    }
+}
+
+#[test]
+fn each_lane_takes_from_its_own() {
+    for width in [2, 4, 8, 16] {
+        // No lane takes from one that a block does not have.
+        let clamp = (32 - width) << 8;
+        for shuffle in [
+            format!("shfl.sync.up.b32 %r5|%p2, %r4, 1, {clamp}, %r25;"),
+            format!("shfl.sync.idx.b32 %r5|%p2, %r4, 0, {}, %r25;", clamp | 31),
+            format!("shfl.sync.up.b32 %r5|%p2, %r4, %r26, {clamp}, %r25;"),
+        ] {
+            check(&format!(
+                "{} mad.lo.u32 %r4, %r2, 77, 5; {shuffle} selp.u32 %r6, 3, 4, %p2;
+                mad.lo.u32 %r9, %r5, 31, %r6;",
+                masks(width)
+            ));
+        }
+    }
+}
+
+/// Sums of tiles, which take from lanes that there are.
+#[test]
+fn sums() {
+    for width in [2, 4, 8, 16] {
+        let clamp = (32 - width) << 8;
+        let mut body = format!("{} mad.lo.u32 %r4, %r2, %r2, 5;", masks(width));
+        let mut by = 1;
+        while by < width {
+            body += &format!(
+                "shfl.sync.up.b32 %r5|%p2, %r4, {by}, {clamp}, %r25; @!%p2 mov.u32 %r5, 0;
+                add.u32 %r4, %r4, %r5;"
+            );
+            by *= 2;
+        }
+        check(&format!("{body} mov.u32 %r9, %r4;"));
+        // The whole warp afterwards.
+        check(&format!(
+            "{body} shfl.sync.idx.b32 %r6, %r4, 0, 31, -1; mad.lo.u32 %r9, %r6, 3, %r4;"
+        ));
+        for kind in ["down", "bfly"] {
+            let mut body = format!("{} mad.lo.u32 %r4, %r2, %r2, 5;", masks(width));
+            let mut by = width / 2;
+            while by > 0 {
+                body += &format!(
+                    "shfl.sync.{kind}.b32 %r5, %r4, {by}, {}, %r25; add.u32 %r4, %r4, %r5;",
+                    clamp | 31
+                );
+                by /= 2;
+            }
+            for block in &BLOCKS[..4] {
+                same(&format!("{body} mov.u32 %r9, %r4;"), *block, 5).expect("nothing faults");
+            }
+        }
+    }
+}
+
+/// Some tiles do it and others go on, wait elsewhere, do it more often, or are gone.
+#[test]
+fn tiles_part() {
+    for width in [4, 8, 16] {
+        let take = format!(
+            "shfl.sync.up.b32 %r5, %r4, 1, {}, %r25; mad.lo.u32 %r4, %r4, 3, %r5;",
+            (32 - width) << 8
+        );
+        let begin = format!(
+            "{} mad.lo.u32 %r4, %r2, 77, 5; div.u32 %r7, %r20, {width}; mov.u32 %r8, 0;",
+            masks(width)
+        );
+        let odd = "and.b32 %r10, %r7, 1; setp.eq.u32 %p1, %r10, 1;";
+        for body in [
+            format!("{odd} @%p1 bra on; {take} on: mov.u32 %r9, %r4;"),
+            format!("{odd} @%p1 bra on; {take} on: bar.sync 0; {take} mov.u32 %r9, %r4;"),
+            format!(
+                "{odd} @%p1 bra other; {take} bra on; other: {take} {take} on: mov.u32 %r9, %r4;"
+            ),
+            format!("{odd} @%p1 ret; {take} {take} mov.u32 %r9, %r4;"),
+            format!(
+                "more: {take} add.u32 %r8, %r8, 1; setp.le.u32 %p1, %r8, %r7; @%p1 bra more;
+                mov.u32 %r9, %r4;"
+            ),
+            format!(
+                "more: {take} bar.warp.sync %r25; add.u32 %r8, %r8, 1;
+                setp.le.u32 %p1, %r8, %r7; @%p1 bra more; bar.sync 0; {take} mov.u32 %r9, %r4;"
+            ),
+        ] {
+            check(&format!("{begin} {body}"));
+        }
+    }
+}
+
+/// What is not a tile of each lane is what the lanes say: here all lanes of some are gone.
+#[test]
+fn masks_that_are_no_tiles() {
+    // Of three lanes, and of one each.
+    for (first, mask) in [
+        ("rem.u32 %r21, %r20, 32;", 1),
+        ("and.b32 %r21, %r20, 0;", -1),
+    ] {
+        let body = format!(
+            "mov.u32 %r20, %laneid; {first} mov.u32 %r22, {mask}; shl.b32 %r25, %r22, %r21;
+            mad.lo.u32 %r4, %r2, 77, 5; shfl.sync.idx.b32 %r5, %r4, %r20, 31, %r25;
+            bar.warp.sync %r25; mad.lo.u32 %r9, %r4, 3, %r5;"
+        );
+        check(&body);
+    }
+}
+
+/// Between operations of tiles lanes tell each other something in shared memory.
+#[test]
+fn shared_memory_of_tiles() {
+    for width in [2, 8, 16] {
+        let body = format!(
+            "{} shl.b32 %r5, %r35, 2; mov.u32 %r6, s; add.u32 %r5, %r5, %r6;
+            mad.lo.u32 %r4, %r2, 77, 5; st.shared.u32 [%r5], %r4; bar.warp.sync %r25;
+            xor.b32 %r7, %r20, 1; setp.ge.u32 %p1, %r35, 32; selp.u32 %r8, 32, 0, %p1;
+            add.u32 %r7, %r7, %r8; shl.b32 %r7, %r7, 2; add.u32 %r7, %r7, %r6;
+            ld.shared.u32 %r10, [%r7]; bar.warp.sync %r25; st.shared.u32 [%r5], %r10;
+            bar.warp.sync %r25; ld.shared.u32 %r11, [%r7]; mad.lo.u32 %r9, %r10, 31, %r11;",
+            masks(width)
+        );
+        // Of the last, one has no neighbour.
+        for block in &BLOCKS[..6] {
+            same(&body, *block, 5).expect("nothing faults");
+        }
+    }
+}
+
+/// A volatile tail of a sum, and the same in a loop; lanes that have nothing to add do nothing.
+#[test]
+fn volatile_sums() {
+    let begin = "shl.b32 %r5, %r35, 2; mov.u32 %r6, s; add.u32 %r5, %r5, %r6;
+        mad.lo.u32 %r4, %r2, 77, 5; st.shared.u32 [%r5], %r4;
+        bar.sync 0; setp.ge.u32 %p1, %r35, 32;";
+    let mut steps = String::new();
+    for by in [16, 8, 4, 2, 1] {
+        steps += &format!(
+            "ld.volatile.shared.u32 %r7, [%r5+{}]; ld.volatile.shared.u32 %r8, [%r5];
+            bar.warp.sync -1; add.u32 %r8, %r8, %r7; st.volatile.shared.u32 [%r5], %r8;
+            bar.warp.sync -1;",
+            4 * by
+        );
+    }
+    let least = "ld.volatile.shared.u32 %r7, [%r5+64]; ld.volatile.shared.u32 %r8, [%r5];
+        bar.warp.sync -1; setp.ge.u32 %p2, %r7, %r8; @%p2 bra less;
+        st.volatile.shared.u32 [%r5], %r7; less: bar.warp.sync -1;";
+    let vectors = "ld.volatile.shared.v2.u32 {%r7, %r8}, [%r6]; add.u32 %r8, %r7, %r8;
+        bar.warp.sync -1; @!%p1 st.volatile.shared.u32 [%r5], %r8; bar.warp.sync -1;";
+    for tail in [
+        format!("@%p1 bra on; {steps} on:"),
+        format!("@%p1 bra on; {least} on:"),
+        vectors.to_owned(),
+        format!(
+            "@%p1 bra on; mov.u32 %r20, 0; more: {steps} add.u32 %r20, %r20, 1; setp.lt.u32 %p3, %r20, 3; @%p3 bra more; on:"
+        ),
+    ] {
+        let body = format!("{begin} {tail} bar.sync 0; ld.shared.u32 %r9, [%r5];");
+        for block in [[64, 1, 1], [16, 4, 1], [8, 8, 1]] {
+            same(&body, block, 5).expect("nothing faults");
+        }
+    }
+}
+
+/// Lanes that wait for what others write see it, before a loop and in it.
+#[test]
+fn volatile_flags() {
+    for loads in ["ld.volatile.shared.u32", "ld.volatile.shared::cta.u32"] {
+        let body = format!(
+            "mov.u32 %r6, s; setp.ne.u32 %p1, %r35, 0; @%p1 bra fill; st.shared.u32 [%r6], 0;
+            fill: bar.sync 0; setp.ne.u32 %p1, %r35, 40; @%p1 bra waits;
+            st.volatile.shared.u32 [%r6], 7; waits: {loads} %r7, [%r6]; again: {loads} %r8, [%r6];
+            setp.eq.u32 %p2, %r8, 0; @%p2 bra again; mov.u32 %r9, %r8;"
+        );
+        same(&body, [64, 1, 1], 5).expect("nothing faults");
+    }
+}
