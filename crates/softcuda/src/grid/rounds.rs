@@ -53,9 +53,31 @@ pub(crate) struct Wait {
     pub b: Option<u32>,
     /// The third operand of `shfl`; `None` as above.
     pub c: Option<u32>,
-    /// The masks that lanes say are known: of tiles that a warp consists of. Lanes take from none
-    /// but their own tile's.
-    pub in_tiles: bool,
+    /// What the masks are that the lanes say, if that is known.
+    pub tiles: Option<Tiles>,
+}
+
+/// Tiles that a warp consists of, each in the masks of its lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tiles {
+    /// Lanes of a tile, a power of two.
+    pub size: u32,
+    /// That is so where whole warps make up the rows of the block.
+    pub of_rows: bool,
+}
+
+impl Tiles {
+    /// A warp that is one tile.
+    pub const WARP: Tiles = Tiles {
+        size: 32,
+        of_rows: false,
+    };
+
+    /// The mask of a lane.
+    pub fn mask(self, lane: usize) -> u32 {
+        let first = lane as u32 & !(self.size - 1);
+        (u32::MAX >> (32 - self.size)) << first
+    }
 }
 
 impl Wait {
@@ -72,7 +94,7 @@ impl Wait {
         mask: Some(0),
         b: Some(0),
         c: Some(0),
-        in_tiles: false,
+        tiles: None,
     };
 
     /// A place where threads let others run before they look at memory again.

@@ -16,7 +16,7 @@ const fn wait(kind: u32, mask: u32, b: u32) -> Wait {
         mask: Some(mask),
         b: Some(b),
         c: Some(31),
-        in_tiles: false,
+        tiles: None,
     }
 }
 

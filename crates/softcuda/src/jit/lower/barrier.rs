@@ -241,7 +241,7 @@ impl Barrier {
                 None => Some(0),
             },
             c: Some(0),
-            in_tiles: false,
+            tiles: None,
         };
         if let Barrier::Reduce { predicate, .. } = self {
             l.bring(predicate, Type::Pred, offset_of!(Tile, values), None);

@@ -471,7 +471,7 @@ impl Operation for Exchange {
                 mask: Some(u32::MAX),
                 b: Some(0),
                 c: Some(0),
-                in_tiles: false,
+                tiles: None,
             });
             for (arg, ty, low, high) in places(&self.taken) {
                 l.take_from(arg, ty, low, high);

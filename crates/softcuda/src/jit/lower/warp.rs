@@ -7,6 +7,7 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::{Immediate, Type};
 
 use super::Lower;
+use super::tiles::tiles;
 use crate::grid::rounds::Wait;
 use crate::grid::warp::{MEET, Meeting, PREDICATE, STATUS_SHIFT, Tile, unmasked};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
@@ -348,20 +349,18 @@ impl Operation for Meet {
 impl Meet {
     /// In rounds: the lane is done until the others are here.
     fn lower_in_rounds(&self, l: &mut Lower<'_>) {
-        let mask = self.mask.as_ref();
-        let in_tiles =
-            mask.is_some_and(|mask| l.is_in_tiles(self.kind, mask, self.selectors.as_ref()));
+        let tiles = self.mask.as_ref().and_then(|mask| tiles(l.body, mask));
         let mut wait = Wait {
             kind: self.kind,
             mask: match &self.mask {
                 // Nobody asks.
-                Some(_) if in_tiles && l.brings_in_chain() => None,
+                Some(_) if tiles.is_some() && l.brings_in_chain() => None,
                 Some(mask) => l.bring_number(mask, offset_of!(Tile, masks)),
                 None => Some(u32::MAX),
             },
             b: Some(0),
             c: Some(0),
-            in_tiles,
+            tiles,
         };
         if self.value.0 != NOTHING {
             let matches = [Meeting::MatchAny, Meeting::MatchAll].map(|kind| kind as u32);

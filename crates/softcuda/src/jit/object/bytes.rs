@@ -2,7 +2,7 @@
 
 use super::{Object, Outside, Reached, Relocation};
 use crate::grid::context::Mode;
-use crate::grid::rounds::Wait;
+use crate::grid::rounds::{Tiles, Wait};
 use crate::jit::runtime::access::{Access, Indices, Window};
 use crate::jit::runtime::arrays::Array;
 
@@ -80,7 +80,8 @@ structures! {
     Object { code, relocations, entry, mode, kept, spins, passes, reaches, sites, frame, waits, accesses, arrays, table, targets }
     Relocation { at, of, addend }
     Reached { function, at, blocks }
-    Wait { kind, mask, b, c, in_tiles }
+    Wait { kind, mask, b, c, tiles }
+    Tiles { size, of_rows }
     Access { site, window, log2, write, sum, offsets, threads, stride, indices }
     Indices { more, by, signed }
     Array { param, low, length, by, log2, write }

@@ -13,10 +13,14 @@ const BLOCKS: [[u32; 3]; 7] = [
     [33, 1, 1],
 ];
 
-/// The masks of tiles of so many lanes in `%r25`.
+/// The masks of tiles of so many lanes in `%r25`, by the lane's number in `%r20`.
 fn masks(width: u32) -> String {
+    masks_by("mov.u32 %r20, %laneid;", width)
+}
+
+fn masks_by(lane: &str, width: u32) -> String {
     format!(
-        "mov.u32 %r20, %laneid; and.b32 %r21, %r20, -{width}; mov.u32 %r22, {};
+        "{lane} and.b32 %r21, %r20, -{width}; mov.u32 %r22, {};
         shl.b32 %r25, %r22, %r21; mov.u32 %r26, 2;",
         (1u64 << width) - 1
     )
@@ -45,6 +49,53 @@ fn each_lane_takes_from_its_own() {
             ));
         }
     }
+}
+
+/// Votes and reductions; also by masks that follow from a thread's number in its row, where rows
+/// are whole warps and where they are not.
+#[test]
+fn lanes_ask_their_own() {
+    let by_row = "and.b32 %r20, %r1, 31;";
+    for (lane, blocks) in [
+        ("mov.u32 %r20, %laneid;", &BLOCKS[..]),
+        (by_row, &BLOCKS[..2]),
+    ] {
+        for width in [1, 2, 4, 8, 16] {
+            let begin = format!(
+                "{} mad.lo.u32 %r4, %r2, 77, 5; and.b32 %r7, %r2, %r3; setp.eq.u32 %p1, %r7, 0;
+                mad.lo.u32 %r8, %r2, %r2, 3; xor.b32 %r8, %r8, -7;",
+                masks_by(lane, width)
+            );
+            for what in [
+                "vote.sync.ballot.b32 %r9, %p1, %r25;",
+                "vote.sync.any.pred %p2, %p1, %r25; selp.u32 %r9, 3, 4, %p2;",
+                "vote.sync.all.pred %p2, %p1, %r25; vote.sync.all.pred %p3, !%p1, %r25;
+                selp.u32 %r9, 3, 4, %p2; @%p3 add.u32 %r9, %r9, 10;",
+                "vote.sync.uni.pred %p2, %p1, %r25; selp.u32 %r9, 3, 4, %p2;",
+                "redux.sync.add.s32 %r9, %r8, %r25; redux.sync.xor.b32 %r5, %r8, %r25;
+                mad.lo.u32 %r9, %r9, 31, %r5;",
+                "redux.sync.min.s32 %r9, %r8, %r25; redux.sync.max.u32 %r5, %r8, %r25;
+                mad.lo.u32 %r9, %r9, 31, %r5; redux.sync.or.b32 %r5, %r9, %r25;
+                redux.sync.and.b32 %r6, %r8, %r25; add.u32 %r9, %r5, %r6;",
+                "match.any.sync.b32 %r9, %r7, %r25; shfl.sync.idx.b32 %r5, %r9, %r20, 31, %r25;",
+                "redux.sync.add.s32 %r5, %r8, -1; vote.sync.ballot.b32 %r6, %p1, %r25;
+                add.u32 %r9, %r5, %r6; redux.sync.add.u32 %r9, %r9, %r25;",
+            ] {
+                for block in blocks {
+                    for n in [1, 2, 5, 12, 24] {
+                        same(&format!("{begin} {what}"), *block, n).expect("nothing faults");
+                    }
+                }
+            }
+        }
+    }
+    // Half a warp's rows, and masks of the first half: the second waits for nobody of its own.
+    let body = format!(
+        "{} mad.lo.u32 %r4, %r2, 77, 5; shfl.sync.up.b32 %r5, %r4, 1, 0x1000, %r25;
+        mad.lo.u32 %r9, %r4, 31, %r5;",
+        masks_by(by_row, 16)
+    );
+    let _ = same(&body, [16, 2, 1], 0);
 }
 
 /// Sums of tiles, which take from lanes that there are.

@@ -120,7 +120,11 @@ impl Lower<'_> {
 
     /// Whether a chain is for warps of whole rows alone.
     pub(super) fn is_for_rows(&mut self, chain: &[usize]) -> bool {
-        chain.iter().any(|region| self.knows_lanes(*region))
+        chain.iter().any(|region| {
+            let wait = self.a_region(*region).wait;
+            let tiles = wait.and_then(|(_, number)| self.unit.waits[number].tiles);
+            tiles.is_some_and(|tiles| tiles.of_rows) || self.knows_lanes(*region)
+        })
     }
 
     pub(super) fn a_region(&mut self, region: usize) -> &Region {

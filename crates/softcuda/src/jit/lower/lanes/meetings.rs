@@ -1,5 +1,5 @@
-//! Operations of a full warp in compiled code: shuffles by a number, in segments too, votes, and
-//! reductions of integers.
+//! Operations of a full warp in compiled code, or of [tiles](super::super::tiles) that it consists
+//! of: shuffles by a number, in segments too, votes, and reductions of integers.
 //! What the lanes bring lies in the warp's tile, and so do the results.
 
 use std::mem::offset_of;
@@ -7,7 +7,7 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 
-use crate::grid::rounds::Wait;
+use crate::grid::rounds::{Tiles, Wait};
 use crate::grid::warp::{self, Meeting, Tile};
 use crate::jit::lower::Lower;
 
@@ -19,9 +19,9 @@ pub(super) const VECTORS: usize = 8;
 pub(super) enum Known {
     /// A shuffle, by these numbers.
     Shuffle(Shuffle),
-    Vote(Meeting),
+    Vote(Meeting, Tiles),
     /// `redux`.
-    Reduction(Meeting),
+    Reduction(Meeting, Tiles),
 }
 
 /// A shuffle whose second and third operands are these in all lanes.
@@ -35,30 +35,30 @@ pub(super) struct Shuffle {
 impl Known {
     pub fn of(wait: &Wait) -> Option<Known> {
         use Meeting::*;
-        // In tiles nothing else is asked for.
-        if wait.mask != Some(u32::MAX) && !wait.in_tiles {
-            return None;
-        }
+        let tiles = match wait.mask {
+            Some(u32::MAX) => Tiles::WARP,
+            _ => wait.tiles?,
+        };
         let is = |meeting: Meeting| wait.kind == meeting as u32;
         if let Some(vote) = [VoteAll, VoteAny, VoteUni, VoteBallot]
             .into_iter()
             .find(|m| is(*m))
         {
-            return Some(Known::Vote(vote));
+            return Some(Known::Vote(vote, tiles));
         }
         let reductions = [
             ReduxAdd, ReduxMinU, ReduxMaxU, ReduxMinS, ReduxMaxS, ReduxAnd, ReduxOr, ReduxXor,
         ];
         if let Some(reduction) = reductions.into_iter().find(|m| is(*m)) {
-            return Some(Known::Reduction(reduction));
+            return Some(Known::Reduction(reduction, tiles));
         }
         let meeting = [ShflUp, ShflDown, ShflBfly, ShflIdx]
             .into_iter()
             .find(|m| is(*m))?;
         let (b, c) = (wait.b?, wait.c?);
         let shuffle = Shuffle { meeting, b, c };
-        (0..VECTORS)
-            .all(|vector| shuffle.takes_from_two(vector))
+        let inside = |lane: usize| tiles.mask(lane) >> shuffle.source(lane).0 & 1 != 0;
+        ((0..VECTORS).all(|vector| shuffle.takes_from_two(vector)) && (0..32).all(inside))
             .then_some(Known::Shuffle(shuffle))
     }
 }
@@ -124,12 +124,13 @@ impl Lower<'_> {
                 let inside = (0..32).filter(|lane| shuffle.source(*lane).1);
                 (results, inside.fold(0u32, |all, lane| all | 1 << lane))
             }
-            Known::Vote(vote) => {
+            Known::Vote(vote, Tiles::WARP) => {
                 let result = self.vote(values, vote);
                 let result = self.b.ins().splat(types::I32X4, result);
                 ([result; VECTORS], 0)
             }
-            Known::Reduction(reduction) => ([self.reduce(values, reduction); VECTORS], 0),
+            Known::Vote(vote, tiles) => (self.vote_in_tiles(values, vote, tiles), 0),
+            Known::Reduction(reduction, tiles) => (self.reduce(values, reduction, tiles), 0),
         }
     }
 
@@ -155,8 +156,13 @@ impl Lower<'_> {
         self.as_vector(picked, types::I32X4)
     }
 
-    /// The words of all lanes as one, in each element.
-    fn reduce(&mut self, values: &[Value; VECTORS], reduction: Meeting) -> Value {
+    /// The words of all lanes of a tile as one, in each of them.
+    fn reduce(
+        &mut self,
+        values: &[Value; VECTORS],
+        reduction: Meeting,
+        tiles: Tiles,
+    ) -> [Value; VECTORS] {
         let both = |l: &mut Self, a: Value, b: Value| match reduction {
             Meeting::ReduxMinU => l.b.ins().umin(a, b),
             Meeting::ReduxMaxU => l.b.ins().umax(a, b),
@@ -167,18 +173,56 @@ impl Lower<'_> {
             Meeting::ReduxXor => l.b.ins().bxor(a, b),
             _ => l.b.ins().iadd(a, b),
         };
-        let mut left = values.to_vec();
-        while let [a, b, ..] = left[..] {
-            left.drain(..2);
-            left.push(both(self, a, b));
-        }
-        [[2, 3, 0, 1], [1, 0, 3, 2]]
-            .into_iter()
-            .fold(left[0], |all, words| {
-                let other = self.shuffled(all, all, words);
+        // Words of other lanes of a vector.
+        let inside: &[[u8; 4]] = match tiles.size {
+            1 => &[],
+            2 => &[[1, 0, 3, 2]],
+            _ => &[[2, 3, 0, 1], [1, 0, 3, 2]],
+        };
+        let vectors = (tiles.size as usize / 4).max(1);
+        let mut results = *values;
+        for results in results.chunks_mut(vectors) {
+            let mut left = results.to_vec();
+            while let [a, b, ..] = left[..] {
+                left.drain(..2);
+                left.push(both(self, a, b));
+            }
+            let all = inside.iter().fold(left[0], |all, words| {
+                let other = self.shuffled(all, all, *words);
                 let other = self.as_vector(other, types::I32X4);
                 both(self, all, other)
-            })
+            });
+            results.fill(all);
+        }
+        results
+    }
+
+    /// What each lane takes from a vote of its tile.
+    fn vote_in_tiles(
+        &mut self,
+        values: &[Value; VECTORS],
+        vote: Meeting,
+        tiles: Tiles,
+    ) -> [Value; VECTORS] {
+        let ballot = self.vote(values, Meeting::VoteBallot);
+        let ballot = self.b.ins().splat(types::I32X4, ballot);
+        let [none, one] = [0, 1].map(|word| self.constant_words([word; 4]));
+        std::array::from_fn(|vector| {
+            let masks = std::array::from_fn(|lane| tiles.mask(4 * vector + lane) as i32);
+            let masks = self.constant_words(masks);
+            let ballot = self.b.ins().band(ballot, masks);
+            let all = self.b.ins().icmp(IntCC::Equal, ballot, masks);
+            let result = match vote {
+                Meeting::VoteAll => all,
+                Meeting::VoteAny => self.b.ins().icmp(IntCC::NotEqual, ballot, none),
+                Meeting::VoteUni => {
+                    let none = self.b.ins().icmp(IntCC::Equal, ballot, none);
+                    self.b.ins().bor(all, none)
+                }
+                _ => return ballot,
+            };
+            self.b.ins().band(result, one)
+        })
     }
 
     fn vote(&mut self, values: &[Value; VECTORS], vote: Meeting) -> Value {

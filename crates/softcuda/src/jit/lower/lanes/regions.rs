@@ -646,9 +646,7 @@ impl Lower<'_> {
             let (full, partial) = (self.b.create_block(), self.cold_block());
             let mut is_full = self.warps_are_full();
             if self.is_for_rows(&chain) {
-                let row = self.entry(Entry::Ntid(0));
-                let odd = self.b.ins().band_imm(row, LANES - 1);
-                let whole = self.b.ins().icmp_imm(IntCC::Equal, odd, 0);
+                let whole = self.has_rows_of_warps();
                 is_full = self.b.ins().band(is_full, whole);
             }
             self.b.ins().brif(is_full, full, &[], partial, &[]);
@@ -736,6 +734,13 @@ impl Lower<'_> {
         self.b.ins().jump(begins, &[]);
     }
 
+    /// Whether whole warps make up the rows of the block.
+    fn has_rows_of_warps(&mut self) -> Value {
+        let row = self.entry(Entry::Ntid(0));
+        let odd = self.b.ins().band_imm(row, LANES - 1);
+        self.b.ins().icmp_imm(IntCC::Equal, odd, 0)
+    }
+
     /// Goes to `head` with the warp after this one, if the turn has it, or to `done`.
     pub(super) fn next_warp(&mut self, warp: Value, head: Block, done: Block) {
         let next = self.b.ins().iadd_imm(warp, 1);
@@ -748,7 +753,7 @@ impl Lower<'_> {
     /// in a chain.
     fn warps_meet(&mut self, region: usize, number: usize, in_chain: bool) {
         let wait = self.unit.waits[number];
-        let all = wait.mask == Some(u32::MAX) || wait.in_tiles;
+        let all = wait.mask == Some(u32::MAX) || wait.tiles.is_some_and(|tiles| !tiles.of_rows);
         let nothing = wait.kind == Meeting::Sync as u32 && all;
         if BarrierKind::of(wait.kind).is_some() || nothing {
             return;
@@ -767,7 +772,11 @@ impl Lower<'_> {
             let (here, partial) = (self.b.create_block(), self.cold_block());
             let limit = self.turns().limit;
             let limit = self.b.use_var(limit);
-            let full = self.b.ins().icmp_imm(IntCC::Equal, limit, 32);
+            let mut full = self.b.ins().icmp_imm(IntCC::Equal, limit, 32);
+            if wait.tiles.is_some_and(|tiles| tiles.of_rows) {
+                let whole = self.has_rows_of_warps();
+                full = self.b.ins().band(full, whole);
+            }
             self.b.ins().brif(full, here, &[], partial, &[]);
             self.b.switch_to_block(here);
             self.meet_here(known);
