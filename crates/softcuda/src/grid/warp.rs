@@ -193,15 +193,6 @@ impl Tile {
         groups.fold(0, |all, (lane, bits)| all | (bits.get() & of_group) << lane)
     }
 
-    /// The lanes whose values are a lane's.
-    fn lanes_like(&self, lane: usize) -> u32 {
-        let (value, high) = (self.values[lane].get(), self.highs[lane].get());
-        let other = |lane: usize| self.values[lane].get() ^ value | self.highs[lane].get() ^ high;
-        // Written so that it is done for several lanes at once.
-        let bits: [u32; 32] = std::array::from_fn(|lane| u32::from(other(lane) == 0) << lane);
-        bits.into_iter().fold(0, |all, bit| all | bit)
-    }
-
     fn value(&self, lane: usize) -> u64 {
         u64::from(self.highs[lane].get()) << 32 | u64::from(self.values[lane].get())
     }
@@ -562,12 +553,13 @@ impl Warp {
             Meeting::VoteBallot => self.set_results(lanes, u64::from(ballot())),
             Meeting::MatchAny => {
                 self.set_predicates(lanes, 0);
-                let mut left = lanes;
-                while left != 0 {
-                    let same = tile.lanes_like(left.trailing_zeros() as usize % 32) & lanes;
-                    each(same, |lane| tile.results[lane].set(same));
-                    left &= !same;
-                }
+                each(lanes, |lane| {
+                    let mut same = 0;
+                    each(lanes, |other| {
+                        same |= u32::from(tile.value(other) == tile.value(lane)) << other
+                    });
+                    tile.results[lane].set(same);
+                });
             }
             Meeting::MatchAll => {
                 let first = tile.value(lanes.trailing_zeros() as usize % 32);
