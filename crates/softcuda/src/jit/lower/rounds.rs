@@ -561,16 +561,24 @@ impl Lower<'_> {
 
     /// An operand of the wait that is next: what it is for all lanes, or brought.
     pub(super) fn bring_number(&mut self, arg: &Arg, offset: usize) -> Option<u32> {
+        let known = self.known_number(arg);
+        if known.is_none() {
+            self.bring(arg, ast::Type::U32, offset, None);
+        }
+        known
+    }
+
+    /// The number that an operand is for all lanes.
+    pub(super) fn known_number(&self, arg: &Arg) -> Option<u32> {
         let known = match arg {
             Arg::Imm(number) => Some(*number),
             Arg::Reg(id) => self.held_number(*id).map(|(_, number)| number),
             _ => None,
         };
-        if let Some(ast::Immediate::Int { bits, .. }) = known {
-            return Some(bits as u32);
+        match known? {
+            ast::Immediate::Int { bits, .. } => Some(bits as u32),
+            _ => None,
         }
-        self.bring(arg, ast::Type::U32, offset, None);
-        None
     }
 
     /// Puts what the lane takes from the last wait where it goes; as a predicate, whether it is not

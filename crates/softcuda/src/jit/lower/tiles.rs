@@ -8,7 +8,7 @@
 //!
 //! Once all lanes have come there, they do that together.
 
-use ptx::ast::Immediate;
+use ptx::ast::{Immediate, Type};
 
 use crate::grid::rounds::Tiles;
 use crate::jit::decode::{Arg, RegId, Special};
@@ -58,7 +58,10 @@ fn by_lane(
         reads.push((*read, by_lane(body, *read, warp, most, of_rows)?));
     }
     *of_rows |= writer.specials.contains(&Special::Tid(0));
-    let bits = 8 * body.tables.registers[register.0 as usize].size().min(8);
+    let bits = match body.tables.registers[register.0 as usize] {
+        Type::Pred => 1,
+        ty => 8 * ty.size().min(8),
+    };
     let mut values = [0; 32];
     for (lane, value) in (0..).zip(&mut values) {
         let of = |arg: &Arg| match arg {

@@ -354,7 +354,7 @@ impl Meet {
             kind: self.kind,
             mask: match &self.mask {
                 // Nobody asks.
-                Some(_) if tiles.is_some() && l.brings_in_chain() => None,
+                Some(mask) if tiles.is_some() && l.brings_in_chain() => l.known_number(mask),
                 Some(mask) => l.bring_number(mask, offset_of!(Tile, masks)),
                 None => Some(u32::MAX),
             },

@@ -1,5 +1,5 @@
-//! Volatile accesses to shared memory that are in no loop, as the last steps of many sums have
-//! them:
+//! Volatile accesses to shared memory in which nobody waits for what others write, as the last steps
+//! of many sums have them:
 //!
 //! ```text
 //! ld.volatile.shared.f32 %f2, [%r3+64];
@@ -8,7 +8,7 @@
 //! bar.warp.sync 0xffffffff;
 //! ```
 //!
-//! Nobody waits there for what others write, and each access is made once. So these are as any
+//! They are in no loop, or all threads of the block meet in each turn of it. So these are as any
 //! other: threads of a group make them together.
 
 use std::borrow::Cow;
@@ -18,7 +18,7 @@ use super::body::{Pending, PendingStep};
 use super::loops::target;
 
 /// Takes the word from a kernel's accesses.
-pub(super) fn drop_outside_loops(steps: &mut [PendingStep<'_>]) {
+pub(super) fn drop_where_nobody_waits(steps: &mut [PendingStep<'_>]) {
     if !steps.iter().any(is_volatile) {
         return;
     }
@@ -28,7 +28,8 @@ pub(super) fn drop_outside_loops(steps: &mut [PendingStep<'_>]) {
             labels.insert(*label, at);
         }
     }
-    // Up to here steps are in a loop: each goes back to its first step somewhere.
+    // In loops in which threads may go round without the others: each goes back to its first step
+    // somewhere.
     let mut looped = vec![false; steps.len()];
     for (at, step) in steps.iter().enumerate() {
         let PendingStep::Instruction(pending) = step else {
@@ -36,9 +37,10 @@ pub(super) fn drop_outside_loops(steps: &mut [PendingStep<'_>]) {
         };
         match pending.instruction.opcode.as_str() {
             "bra" => {
-                let to = target(pending).and_then(|label| labels.get(&label));
-                if let Some(to) = to.filter(|to| **to <= at) {
-                    looped[*to..=at].fill(true);
+                if let Some(to) = leads(step, &labels).filter(|to| *to <= at)
+                    && !meets(&steps[to..at], to, &labels)
+                {
+                    looped[to..=at].fill(true);
                 }
             }
             // It may go anywhere.
@@ -55,6 +57,42 @@ pub(super) fn drop_outside_loops(steps: &mut [PendingStep<'_>]) {
             *instruction = Cow::Owned(other);
         }
     }
+}
+
+/// Where a branch leads to.
+fn leads(step: &PendingStep<'_>, labels: &HashMap<u32, usize>) -> Option<usize> {
+    match step {
+        PendingStep::Instruction(pending) if pending.instruction.opcode == "bra" => {
+            target(pending).and_then(|label| labels.get(&label).copied())
+        }
+        _ => None,
+    }
+}
+
+/// Whether each turn of a loop, whose first step is at `first`, comes to a barrier that waits for
+/// all threads of the block.
+fn meets(turn: &[PendingStep<'_>], first: usize, labels: &HashMap<u32, usize>) -> bool {
+    let is_barrier = |step: &PendingStep<'_>| {
+        let PendingStep::Instruction(pending) = step else {
+            return false;
+        };
+        let mut modifiers = pending.instruction.modifiers.iter();
+        matches!(pending.instruction.opcode.as_str(), "bar" | "barrier")
+            && modifiers
+                .find(|modifier| *modifier != "cta")
+                .is_some_and(|what| what == "sync")
+            && pending.guard.is_none()
+            && pending.args.len() == 1
+    };
+    // None before it leads past it.
+    let passes = |barrier: usize| {
+        let mut ways = turn[..barrier]
+            .iter()
+            .filter_map(|step| leads(step, labels));
+        ways.any(|to| (barrier + 1..=turn.len()).contains(&to.wrapping_sub(first)))
+    };
+    let mut steps = turn.iter().enumerate();
+    steps.any(|(at, step)| is_barrier(step) && !passes(at))
 }
 
 fn is_volatile(step: &PendingStep<'_>) -> bool {

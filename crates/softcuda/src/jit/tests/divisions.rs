@@ -127,8 +127,8 @@ fn of_columns_that_go_round() {
         let body = |operations: &str| {
             let operations = operations.replace("ty", ty);
             format!(
-                "mov.u32 %r24, 5; and.b32 %r20, %r3, 63; shr.u32 %r21, %r3, 6; add.u32 %r22, %r1, %r20; {operations}
-                setp.gt.u32 %p1, %r23, 63; @%p1 bra far;
+                "mov.u32 %r24, 5; and.b32 %r20, %r3, 63; shr.u32 %r21, %r3, 6;
+                add.u32 %r22, %r1, %r20; {operations} setp.gt.u32 %p1, %r23, 63; @%p1 bra far;
                 mul.wide.u32 %rd4, %r23, 4; add.u64 %rd4, %rd2, %rd4; ld.global.u32 %r24, [%rd4];
                 far: mad.lo.u32 %r9, %r23, 31, %r24;"
             )

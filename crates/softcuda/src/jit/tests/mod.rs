@@ -21,6 +21,7 @@ mod attack_slices;
 mod attack_straight;
 mod attack_sums;
 mod attack_tiles;
+mod attack_tiles_of_lanes;
 mod basics;
 mod batches;
 mod blocks;

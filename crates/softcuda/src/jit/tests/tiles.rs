@@ -230,7 +230,12 @@ fn volatile_sums() {
         format!("@%p1 bra on; {least} on:"),
         vectors.to_owned(),
         format!(
-            "@%p1 bra on; mov.u32 %r20, 0; more: {steps} add.u32 %r20, %r20, 1; setp.lt.u32 %p3, %r20, 3; @%p3 bra more; on:"
+            "mov.u32 %r20, 0; more: bar.sync 0; @%p1 bra next; {steps}
+            next: add.u32 %r20, %r20, 1; setp.lt.u32 %p3, %r20, 3; @%p3 bra more;"
+        ),
+        format!(
+            "@%p1 bra on; mov.u32 %r20, 0; more: {steps} add.u32 %r20, %r20, 1;
+            setp.lt.u32 %p3, %r20, 3; @%p3 bra more; on:"
         ),
     ] {
         let body = format!("{begin} {tail} bar.sync 0; ld.shared.u32 %r9, [%r5];");
@@ -249,6 +254,22 @@ fn volatile_flags() {
             fill: bar.sync 0; setp.ne.u32 %p1, %r35, 40; @%p1 bra waits;
             st.volatile.shared.u32 [%r6], 7; waits: {loads} %r7, [%r6]; again: {loads} %r8, [%r6];
             setp.eq.u32 %p2, %r8, 0; @%p2 bra again; mov.u32 %r9, %r8;"
+        );
+        same(&body, [64, 1, 1], 5).expect("nothing faults");
+    }
+    // Warps that meet in a loop, or some of them, and look for what another writes.
+    for wait in [
+        "bar.sync 1, 32;",
+        "setp.eq.u32 %p3, %r10, 3; @!%p3 bra past; bar.sync 1, 32; past:",
+        "setp.eq.u32 %p3, %r10, 3; @%p3 bar.sync 1, 32;",
+        "",
+    ] {
+        let body = format!(
+            "mov.u32 %r6, s; mov.u32 %r10, 0; setp.ne.u32 %p1, %r35, 0; @%p1 bra fill;
+            st.shared.u32 [%r6], 0; fill: bar.sync 0; setp.lt.u32 %p1, %r35, 32; @%p1 bra again;
+            st.volatile.shared.u32 [%r6], 7; bra over;
+            again: add.u32 %r10, %r10, 1; {wait} ld.volatile.shared.u32 %r8, [%r6];
+            setp.eq.u32 %p2, %r8, 0; @%p2 bra again; mov.u32 %r9, %r8; over:"
         );
         same(&body, [64, 1, 1], 5).expect("nothing faults");
     }
