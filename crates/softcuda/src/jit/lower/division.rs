@@ -26,22 +26,16 @@ pub(super) fn quotient(
             false => l.b.ins().udiv(a, b),
         };
     }
-    let kind = value_type(ty);
-    let one = l.b.ins().iconst(kind, 1);
-    let ones = l.b.ins().iconst(kind, -1);
-    let zero_divisor = l.b.ins().icmp_imm(IntCC::Equal, b, 0);
+    let safe = safe_divisor(l, ty, b);
     let quotient = if signed(ty) {
-        let minus_one = l.b.ins().icmp_imm(IntCC::Equal, b, -1);
-        let special = l.b.ins().bor(zero_divisor, minus_one);
-        let safe = l.b.ins().select(special, one, b);
         let quotient = l.b.ins().sdiv(a, safe);
+        let minus_one = l.b.ins().icmp_imm(IntCC::Equal, b, -1);
         let negated = l.b.ins().ineg(a);
         l.b.ins().select(minus_one, negated, quotient)
     } else {
-        let safe = l.b.ins().select(zero_divisor, one, b);
         l.b.ins().udiv(a, safe)
     };
-    l.b.ins().select(zero_divisor, ones, quotient)
+    ones_by_zero(l, quotient, b)
 }
 
 /// What `a / b` leaves, with the sign of `a`. The divisor's value, where it is a constant.
@@ -96,21 +90,32 @@ pub(super) fn remainder(
 
 /// The remainder by the host's division.
 fn divided_remainder(l: &mut Lower<'_>, ty: Type, a: Value, b: Value) -> Value {
-    let kind = value_type(ty);
-    let one = l.b.ins().iconst(kind, 1);
-    let ones = l.b.ins().iconst(kind, -1);
-    let zero_divisor = l.b.ins().icmp_imm(IntCC::Equal, b, 0);
-    let remainder = if signed(ty) {
-        // By 1 it is what it is by -1: 0.
-        let minus_one = l.b.ins().icmp_imm(IntCC::Equal, b, -1);
-        let special = l.b.ins().bor(zero_divisor, minus_one);
-        let safe = l.b.ins().select(special, one, b);
-        l.b.ins().srem(a, safe)
-    } else {
-        let safe = l.b.ins().select(zero_divisor, one, b);
-        l.b.ins().urem(a, safe)
+    // By 1 it is what it is by -1: 0.
+    let safe = safe_divisor(l, ty, b);
+    let remainder = match signed(ty) {
+        true => l.b.ins().srem(a, safe),
+        false => l.b.ins().urem(a, safe),
     };
-    l.b.ins().select(zero_divisor, ones, remainder)
+    ones_by_zero(l, remainder, b)
+}
+
+/// The divisor; 1 in the place of one that the host's division may trap by: 0, and -1.
+fn safe_divisor(l: &mut Lower<'_>, ty: Type, b: Value) -> Value {
+    let mut special = l.b.ins().icmp_imm(IntCC::Equal, b, 0);
+    if signed(ty) {
+        let minus_one = l.b.ins().icmp_imm(IntCC::Equal, b, -1);
+        special = l.b.ins().bor(special, minus_one);
+    }
+    let one = l.b.ins().iconst(value_type(ty), 1);
+    l.b.ins().select(special, one, b)
+}
+
+/// A result, or all ones if the divisor is zero.
+fn ones_by_zero(l: &mut Lower<'_>, result: Value, b: Value) -> Value {
+    let by_zero = l.b.ins().icmp_imm(IntCC::Equal, b, 0);
+    let kind = l.b.func.dfg.value_type(result);
+    let ones = l.b.ins().iconst(kind, -1);
+    l.b.ins().select(by_zero, ones, result)
 }
 
 /// Whether the host's division by a constant does it.
