@@ -36,7 +36,7 @@ use super::Lower;
 use super::function::{Frame, slot};
 use super::lanes::{Form, InChain, Part, Turns};
 use crate::grid::context::{BlockContext, CONTINUE, THREAD_STRIDE, Turn};
-use crate::grid::rounds::{ENDED, TURN, Wait};
+use crate::grid::rounds::{ENDED, TURN, Tiles, Wait};
 use crate::grid::warp::{OPERANDS, Tile};
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::liveness::{AtWait, Kept};
@@ -62,6 +62,8 @@ pub(super) struct Rounds {
     call_area: Vec<usize>,
     /// Registers that are the same number wherever they are read, and how that is written.
     numbers: HashMap<RegId, (ast::Type, ast::Immediate)>,
+    /// What tiles the masks in registers name, of those that somebody has asked for.
+    tiles: HashMap<RegId, Option<Tiles>>,
     /// For each wait, the steps that are done again after it.
     again: Vec<Vec<usize>>,
     /// Where lanes go on after each wait, and then at the head of each region of the vector form.
@@ -307,6 +309,7 @@ impl Lower<'_> {
             carry,
             call_area,
             numbers,
+            tiles: HashMap::new(),
             lowered: 0,
             uses_carry: self.uses_carry(),
             tile,
@@ -579,6 +582,15 @@ impl Lower<'_> {
             ast::Immediate::Int { bits, .. } => Some(bits as u32),
             _ => None,
         }
+    }
+
+    /// The tiles that a mask names.
+    pub(super) fn tiles(&mut self, mask: &Arg) -> Option<Tiles> {
+        let (Arg::Reg(mask), Some(rounds)) = (mask, &mut self.rounds) else {
+            return None;
+        };
+        let found = rounds.tiles.entry(*mask);
+        *found.or_insert_with(|| super::tiles::named_by(self.body, *mask))
     }
 
     /// Puts what the lane takes from the last wait where it goes; as a predicate, whether it is not

@@ -20,18 +20,15 @@ const MOST_STEPS: usize = 6;
 const MOST_WARPS: u64 = 32;
 
 /// The tiles that the lanes of a warp name by a mask.
-pub(super) fn tiles(body: &Body, mask: &Arg) -> Option<Tiles> {
-    let Arg::Reg(mask) = mask else {
-        return None;
-    };
+pub(super) fn named_by(body: &Body, mask: RegId) -> Option<Tiles> {
     let mut of_rows = false;
-    let masks = by_lane(body, *mask, 0, MOST_STEPS, &mut of_rows)?;
+    let masks = by_lane(body, mask, 0, MOST_STEPS, &mut of_rows)?;
     let size = masks[0].trailing_ones();
     let tiles = Tiles { size, of_rows };
     let named =
         size.is_power_of_two() && (0..32).all(|lane| masks[lane] == tiles.mask(lane).into());
     let mut others = 1..if of_rows { MOST_WARPS } else { 1 };
-    let same = others.all(|warp| by_lane(body, *mask, warp, MOST_STEPS, &mut true) == Some(masks));
+    let same = others.all(|warp| by_lane(body, mask, warp, MOST_STEPS, &mut true) == Some(masks));
     (named && same).then_some(tiles)
 }
 

@@ -7,7 +7,6 @@ use cranelift_codegen::ir::{InstBuilder, Value, types};
 use ptx::ast::{Immediate, Type};
 
 use super::Lower;
-use super::tiles::tiles;
 use crate::grid::rounds::Wait;
 use crate::grid::warp::{MEET, Meeting, PREDICATE, STATUS_SHIFT, Tile, unmasked};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
@@ -349,15 +348,22 @@ impl Operation for Meet {
 impl Meet {
     /// In rounds: the lane is done until the others are here.
     fn lower_in_rounds(&self, l: &mut Lower<'_>) {
-        let tiles = self.mask.as_ref().and_then(|mask| tiles(l.body, mask));
+        let (mask, tiles) = match &self.mask {
+            None => (Some(u32::MAX), None),
+            Some(mask) => match l.known_number(mask) {
+                None => (None, l.tiles(mask)),
+                known => (known, None),
+            },
+        };
+        // In a chain nobody asks for masks of tiles.
+        if let (Some(said), None) = (&self.mask, mask)
+            && !(tiles.is_some() && l.brings_in_chain())
+        {
+            l.bring_number(said, offset_of!(Tile, masks));
+        }
         let mut wait = Wait {
             kind: self.kind,
-            mask: match &self.mask {
-                // Nobody asks.
-                Some(mask) if tiles.is_some() && l.brings_in_chain() => l.known_number(mask),
-                Some(mask) => l.bring_number(mask, offset_of!(Tile, masks)),
-                None => Some(u32::MAX),
-            },
+            mask,
             b: Some(0),
             c: Some(0),
             tiles,

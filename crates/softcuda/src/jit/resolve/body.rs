@@ -142,7 +142,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
     tables.call_area = call_area;
     tables.registers = scopes.into_types();
     if kernel {
-        volatile::drop_where_nobody_waits(&mut steps);
+        volatile::drop_where_nobody_waits(&mut steps, &tables);
         unrolled::roll(&mut steps, &mut tables);
     }
     loops::split(&mut steps, &mut tables);

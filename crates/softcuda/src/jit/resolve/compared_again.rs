@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, HashMap};
 use ptx::ast::{Immediate, Type};
 
 use super::body::{Pending, PendingStep, named};
-use super::loops::{is_wide, target};
+use super::loops::{is_wide, labels, target};
 use crate::jit::decode::{Arg, RegId, Special};
 use crate::jit::program::Tables;
 
@@ -89,12 +89,7 @@ struct Made {
 /// For each step, that up to which all steps behind it come after it only, in the order of the
 /// source. `None` of a body with branches by a table.
 fn certain_until(steps: &[PendingStep<'_>], tables: &Tables) -> Option<Vec<usize>> {
-    let mut labels = vec![usize::MAX; tables.labels as usize];
-    for (at, step) in steps.iter().enumerate() {
-        if let PendingStep::Label(label) = step {
-            labels[*label as usize] = at;
-        }
-    }
+    let labels = labels(steps, tables);
     let mut jumps = vec![];
     // The first step that is jumped to from one or from those behind it.
     let mut least = vec![usize::MAX; steps.len() + 1];

@@ -225,6 +225,17 @@ impl Flow {
     }
 }
 
+/// By label, where it stands.
+pub(super) fn labels(steps: &[PendingStep<'_>], tables: &Tables) -> Vec<usize> {
+    let mut labels = vec![usize::MAX; tables.labels as usize];
+    for (at, step) in steps.iter().enumerate() {
+        if let PendingStep::Label(label) = step {
+            labels[*label as usize] = at;
+        }
+    }
+    labels
+}
+
 /// The label that a branch names.
 pub(super) fn target(branch: &Pending<'_>) -> Option<u32> {
     match branch.args[..] {

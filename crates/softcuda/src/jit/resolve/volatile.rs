@@ -1,5 +1,5 @@
-//! Volatile accesses to shared memory in which nobody waits for what others write, as the last steps
-//! of many sums have them:
+//! Volatile accesses to shared memory in which nobody waits for what others write, as the last
+//! steps of many sums have them:
 //!
 //! ```text
 //! ld.volatile.shared.f32 %f2, [%r3+64];
@@ -12,22 +12,17 @@
 //! other: threads of a group make them together.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use super::body::{Pending, PendingStep};
-use super::loops::target;
+use super::loops::{labels, target};
+use crate::jit::program::Tables;
 
 /// Takes the word from a kernel's accesses.
-pub(super) fn drop_where_nobody_waits(steps: &mut [PendingStep<'_>]) {
+pub(super) fn drop_where_nobody_waits(steps: &mut [PendingStep<'_>], tables: &Tables) {
     if !steps.iter().any(is_volatile) {
         return;
     }
-    let mut labels = HashMap::new();
-    for (at, step) in steps.iter().enumerate() {
-        if let PendingStep::Label(label) = step {
-            labels.insert(*label, at);
-        }
-    }
+    let labels = labels(steps, tables);
     // In loops in which threads may go round without the others: each goes back to its first step
     // somewhere.
     let mut looped = vec![false; steps.len()];
@@ -35,17 +30,13 @@ pub(super) fn drop_where_nobody_waits(steps: &mut [PendingStep<'_>]) {
         let PendingStep::Instruction(pending) = step else {
             continue;
         };
-        match pending.instruction.opcode.as_str() {
-            "bra" => {
-                if let Some(to) = leads(step, &labels).filter(|to| *to <= at)
-                    && !meets(&steps[to..at], to, &labels)
-                {
-                    looped[to..=at].fill(true);
-                }
-            }
-            // It may go anywhere.
-            "brx" => return,
-            _ => {}
+        if pending.instruction.opcode == "brx" {
+            return; // it may go anywhere
+        }
+        if let Some(to) = leads(step, &labels).filter(|to| *to <= at)
+            && !meets(&steps[to..at], to, &labels)
+        {
+            looped[to..=at].fill(true);
         }
     }
     for (step, _) in steps.iter_mut().zip(looped).filter(|(_, looped)| !looped) {
@@ -60,10 +51,10 @@ pub(super) fn drop_where_nobody_waits(steps: &mut [PendingStep<'_>]) {
 }
 
 /// Where a branch leads to.
-fn leads(step: &PendingStep<'_>, labels: &HashMap<u32, usize>) -> Option<usize> {
+fn leads(step: &PendingStep<'_>, labels: &[usize]) -> Option<usize> {
     match step {
         PendingStep::Instruction(pending) if pending.instruction.opcode == "bra" => {
-            target(pending).and_then(|label| labels.get(&label).copied())
+            target(pending).map(|label| labels[label as usize])
         }
         _ => None,
     }
@@ -71,7 +62,7 @@ fn leads(step: &PendingStep<'_>, labels: &HashMap<u32, usize>) -> Option<usize> 
 
 /// Whether each turn of a loop, whose first step is at `first`, comes to a barrier that waits for
 /// all threads of the block.
-fn meets(turn: &[PendingStep<'_>], first: usize, labels: &HashMap<u32, usize>) -> bool {
+fn meets(turn: &[PendingStep<'_>], first: usize, labels: &[usize]) -> bool {
     let is_barrier = |step: &PendingStep<'_>| {
         let PendingStep::Instruction(pending) = step else {
             return false;
@@ -99,12 +90,16 @@ fn is_volatile(step: &PendingStep<'_>) -> bool {
     let PendingStep::Instruction(Pending { instruction, .. }) = step else {
         return false;
     };
-    let modifiers = instruction.modifiers.iter().map(String::as_str);
-    let modifiers: Vec<&str> = modifiers.collect();
+    let [order, space, of @ ..] = &instruction.modifiers[..] else {
+        return false;
+    };
+    let is_type = match of {
+        [_] => true,
+        [count, _] => matches!(count.as_str(), "v2" | "v4"),
+        _ => false,
+    };
     matches!(instruction.opcode.as_str(), "ld" | "st")
-        && matches!(
-            modifiers[..],
-            ["volatile", "shared" | "shared::cta", _]
-                | ["volatile", "shared" | "shared::cta", "v2" | "v4", _]
-        )
+        && order == "volatile"
+        && matches!(space.as_str(), "shared" | "shared::cta")
+        && is_type
 }

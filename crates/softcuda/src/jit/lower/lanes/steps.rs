@@ -497,8 +497,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Computes what the first thread has, where that shows that all have what counts up from there,
-    /// or the last one's does.
+    /// Computes what the first thread has, where that shows that all have what counts up from
+    /// there, or the last one's does.
     fn same(&mut self, at: usize, instruction: &Instruction, same: Same) {
         let Same {
             from,
