@@ -12,6 +12,7 @@
 #[macro_use]
 mod harness;
 mod first;
+mod fourth;
 mod second;
 mod third;
 
@@ -23,7 +24,7 @@ type Row = (&'static str, fn(&Gpu, &str) -> Outcome<f64>);
 /// A set's name, its kernels and its rows.
 type Set = (&'static str, &'static str, &'static [&'static [Row]]);
 
-const SETS: [Set; 3] = [
+const SETS: [Set; 4] = [
     ("first", include_str!("../kernels/first.ptx"), first::ROWS),
     (
         "second",
@@ -31,6 +32,11 @@ const SETS: [Set; 3] = [
         second::ROWS,
     ),
     ("third", include_str!("../kernels/third.ptx"), third::ROWS),
+    (
+        "fourth",
+        include_str!("../kernels/fourth.ptx"),
+        fourth::ROWS,
+    ),
 ];
 
 fn main() -> Outcome<()> {
