@@ -65,18 +65,21 @@ fn update_u32(address: *mut u8, mut new: impl FnMut(u32) -> u32) -> u32 {
 }
 
 /// Adds values one after the other, at once for who looks: the old value.
-fn add_f32(block: *mut BlockContext, address: *mut u8, values: &[f32]) -> f32 {
-    let shared = is_shared(block, address as u64);
+fn add_f32(shared: bool, address: *mut u8, values: &[f32]) -> f32 {
     let old = update_u32(address, |old| {
-        values.iter().fold(old, |old, value| {
-            let old = f32::from_bits(old);
-            bits(match shared {
-                true => old + value,
-                false => add_flushed(old, *value),
-            })
-        })
+        let values = values.iter();
+        values.fold(old, |old, value| sum_f32(shared, old, *value))
     });
     f32::from_bits(old)
+}
+
+/// A sum in shared memory or in global memory.
+fn sum_f32(shared: bool, old: u32, value: f32) -> u32 {
+    let old = f32::from_bits(old);
+    bits(match shared {
+        true => old + value,
+        false => add_flushed(old, value),
+    })
 }
 
 /// The same of doubles.
@@ -104,13 +107,79 @@ unsafe fn both<'a, T>(addresses: *const u64, values: *const T, count: u64) -> (&
     }
 }
 
-/// Values that follow each other and have one address.
-fn runs<'a, T>(addresses: &'a [u64], mut values: &'a [T]) -> impl Iterator<Item = (u64, &'a [T])> {
-    addresses.chunk_by(|one, next| one == next).map(move |run| {
-        let (of_run, others) = values.split_at(run.len());
-        values = others;
-        (run[0], of_run)
-    })
+/// Adds singles to where they belong, which may be shared memory.
+fn add_all_f32(shared: impl Fn(u64) -> bool, addresses: &[u64], values: &[f32]) {
+    let four = |address, values: &[f32; 4]| {
+        let shared = shared(address);
+        let add = |old: [u32; 4]| std::array::from_fn(|at| sum_f32(shared, old[at], values[at]));
+        update_u128(address as *mut u128, |old| of_words(add(words(old))));
+    };
+    add_all(addresses, values, four, |address, values| {
+        add_f32(shared(address), address as *mut u8, values);
+    });
+}
+
+/// The same of doubles.
+fn add_all_f64(addresses: &[u64], values: &[f64]) {
+    let two = |address, values: &[f64; 2]| {
+        let add = |old: u128, at: usize| {
+            let old = f64::from_bits((old >> (64 * at)) as u64);
+            u128::from((old + values[at]).to_bits()) << (64 * at)
+        };
+        update_u128(address as *mut u128, |old| add(old, 0) | add(old, 1));
+    };
+    add_all(addresses, values, two, |address, values| {
+        add_f64(address as *mut u8, values);
+    });
+}
+
+/// Changes 16 bytes, aligned, at once for who looks, where [`wide::is_native`] says that all do.
+fn update_u128(address: *mut u128, new: impl Fn(u128) -> u128) {
+    let mut old = wide::load(address);
+    loop {
+        let found = wide::compare_exchange(address, old, new(old));
+        if found == old {
+            return;
+        }
+        old = found;
+    }
+}
+
+/// The words of 16 bytes.
+fn words(all: u128) -> [u32; 4] {
+    std::array::from_fn(|at| (all >> (32 * at)) as u32)
+}
+
+fn of_words(words: [u32; 4]) -> u128 {
+    let words = words.into_iter().enumerate();
+    words.fold(0, |all, (at, word)| all | u128::from(word) << (32 * at))
+}
+
+/// Adds values one after the other: those that fill 16 bytes side by side with one operation, and
+/// so those that follow each other and have one address.
+fn add_all<T, const N: usize>(
+    mut addresses: &[u64],
+    mut values: &[T],
+    add_row: impl Fn(u64, &[T; N]),
+    add: impl Fn(u64, &[T]),
+) {
+    let native = wide::is_native();
+    while let (Some(first), false) = (addresses.first(), values.is_empty()) {
+        let lies = |(at, address): (u64, &u64)| *address == first + at * size_of::<T>() as u64;
+        if let (Some(row), Some(of_row)) = (addresses.first_chunk::<N>(), values.first_chunk::<N>())
+            && native
+            && first.is_multiple_of(16)
+            && (0..).zip(row).all(lies)
+        {
+            add_row(*first, of_row);
+            (addresses, values) = (&addresses[N..], &values[N..]);
+            continue;
+        }
+        let same = addresses.iter().take_while(|address| *address == first);
+        let count = same.count();
+        add(*first, &values[..count]);
+        (addresses, values) = (&addresses[count..], &values[count..]);
+    }
 }
 
 /// From a half's bits to a single, and back to the nearest half.
@@ -149,7 +218,7 @@ runtime! {
     /// `atom.add.f32`: the old value. It depends on where the address points whether subnormals are
     /// flushed.
     ATOM_ADD_F32 = fn atom_add_f32(block: *mut BlockContext, address: *mut u8, value: f32) -> f32 {
-        add_f32(block, address, &[value])
+        add_f32(is_shared(block, address as u64), address, &[value])
     }
 
     /// `atom.add.f64`: the old value.
@@ -161,18 +230,14 @@ runtime! {
     ATOM_ADD_ALL_F32 = fn atom_add_all_f32(block: *mut BlockContext, addresses: *const u64, values: *const f32, count: u64) {
         // SAFETY: compiled code has put so many there.
         let (addresses, values) = unsafe { both(addresses, values, count) };
-        for (address, values) in runs(addresses, values) {
-            add_f32(block, address as *mut u8, values);
-        }
+        add_all_f32(|address| is_shared(block, address), addresses, values);
     }
 
     /// `red.add.f64` of `count` threads, in their order.
     ATOM_ADD_ALL_F64 = fn atom_add_all_f64(addresses: *const u64, values: *const f64, count: u64) {
         // SAFETY: compiled code has put so many there.
         let (addresses, values) = unsafe { both(addresses, values, count) };
-        for (address, values) in runs(addresses, values) {
-            add_f64(address as *mut u8, values);
-        }
+        add_all_f64(addresses, values);
     }
 
     /// An operation on one half: the old value. `op` is a [`HalfOp`], and [`BF16`] or not.
@@ -243,6 +308,11 @@ fn give(to: *mut u64, value: u128) {
 #[cfg(target_arch = "x86_64")]
 mod wide {
     use std::arch::asm;
+
+    /// Whether all that is done here is atomic also for who accesses a part.
+    pub fn is_native() -> bool {
+        std::arch::is_x86_feature_detected!("cmpxchg16b")
+    }
 
     /// Stores `new` where `compare` is; what was there.
     pub fn compare_exchange(address: *mut u128, compare: u128, new: u128) -> u128 {
@@ -331,6 +401,12 @@ mod locked {
 
     static LOCK: Mutex<()> = Mutex::new(());
 
+    /// Whether all that is done here is atomic also for who accesses a part.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub fn is_native() -> bool {
+        false
+    }
+
     /// Stores `new` where `compare` is; what was there.
     pub fn compare_exchange(address: *mut u128, compare: u128, new: u128) -> u128 {
         let _guard = LOCK.lock();
@@ -377,6 +453,50 @@ mod tests {
         assert_eq!(half_op(HalfOp::Add as u32, 1, 1), 2);
         assert_eq!(half_op(HalfOp::Add as u32 | BF16, 0x3f80, 0x3b80), 0x3f80);
         assert_eq!(half_op(HalfOp::Add as u32 | BF16, 0x7f80, 0xff80), 0x7fff);
+    }
+
+    /// Rows of numbers from any word on, and some of one place, by several threads at once.
+    #[test]
+    fn all_that_is_added_is_there() {
+        const TURNS: u64 = 2000;
+        let mut cells = [0u128; 4];
+        let base = cells.as_mut_ptr() as u64;
+        let mut doubles = [0u128; 5];
+        let of_doubles = doubles.as_mut_ptr() as u64;
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                scope.spawn(move || {
+                    for turn in 0..TURNS {
+                        let first = (turn + thread) % 7;
+                        let row = (0..8).map(|lane| base + 4 * (first + lane));
+                        let row: Vec<u64> = row.chain([base + 60, base + 60]).collect();
+                        let values = [1.0f32; 10];
+                        add_all_f32(|_| false, &row, &values);
+                        let row = (0..4).map(|lane| of_doubles + 8 * (first + lane));
+                        let row: Vec<u64> = row.collect();
+                        add_all_f64(&row, &[0.5; 4]);
+                    }
+                });
+            }
+        });
+        let count = |at: u64, lanes: u64| {
+            let all = (0..3).flat_map(|thread| (0..TURNS).map(move |turn| (turn + thread) % 7));
+            all.filter(|first| (*first..first + lanes).contains(&at))
+                .count()
+        };
+        for at in 0..16 {
+            let more = if at == 15 { 6 * TURNS as usize } else { 0 };
+            let cell = f32::from_bits(words(cells[at as usize / 4])[at as usize % 4]);
+            assert_eq!(cell, (count(at, 8) + more) as f32, "word {at}");
+        }
+        for at in 0..10 {
+            let bits = (doubles[at as usize / 2] >> (64 * (at % 2))) as u64;
+            assert_eq!(
+                f64::from_bits(bits),
+                0.5 * count(at, 4) as f64,
+                "double {at}"
+            );
+        }
     }
 
     #[test]

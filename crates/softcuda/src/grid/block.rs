@@ -429,7 +429,7 @@ impl Block {
     /// Every thread is ready to start, and nobody waits.
     fn reset_waits(&mut self) {
         let mut left = self.threads.len() as u32;
-        let groups = self.context.get_mut().ntid[0].is_multiple_of(WIDTH as u32);
+        let groups = left.is_multiple_of(WIDTH as u32);
         for warp in &mut self.warps {
             warp.reset(left.min(32), groups);
             left -= left.min(32);

@@ -35,7 +35,7 @@ use super::runtime::arrays::Array;
 use super::runtime::{self, RuntimeFn};
 use super::schedule;
 use super::spins::spins;
-use super::spmd::Plan;
+use super::spmd::{Plan, Rows};
 #[cfg(target_arch = "x86_64")]
 use super::stand_ins;
 use super::tiles::Tiles;
@@ -211,8 +211,8 @@ pub(crate) struct Unit {
     pub mode: Mode,
     /// Neighbouring threads run together where they can.
     pub vectors: bool,
-    /// It is for blocks whose rows are whole warps alone.
-    pub whole_rows: bool,
+    /// The blocks that it is for.
+    pub rows: Rows,
     /// In rounds: threads of the kernel may spin, so that polls are waits.
     pub spins: bool,
     /// Blocks may go through a loop in step.
@@ -470,18 +470,17 @@ pub(crate) struct How {
     pub mode: Mode,
     /// Neighbouring threads run together where they can.
     pub vectors: bool,
-    /// For blocks whose rows are whole warps alone: see [`rows_matter`].
-    pub whole_rows: bool,
+    /// For which blocks.
+    pub rows: Rows,
 }
 
-/// Whether a kernel is to be compiled anew for blocks whose rows are not whole warps: where lanes
-/// of a warp shuffle and vote, no other block needs most of the code for these.
-pub(crate) fn rows_matter(body: &Body, mode: Mode, vectors: bool) -> bool {
-    let is_of_warp = |step: &Step| match step {
+/// Whether a kernel that runs in vectors is to be compiled anew for blocks whose rows are not whole
+/// warps: where lanes of a warp shuffle and vote, no other block needs most of the code for these.
+pub(crate) fn rows_matter(body: &Body) -> bool {
+    body.steps.iter().any(|step| match step {
         Step::Instruction(instruction) => instruction.operation.is_of_warp(),
         Step::Label(_) => false,
-    };
-    vectors && mode == Mode::Rounds && body.steps.iter().any(is_of_warp)
+    })
 }
 
 /// Compiles a kernel.
@@ -529,7 +528,7 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, how: How) -> Result<Object,
     let How {
         mode,
         vectors,
-        whole_rows,
+        rows,
     } = how;
     let functions = reachable(program, kernel);
     let instructions: usize = bodies(program, &functions)
@@ -560,7 +559,7 @@ fn compile_unit(program: &Arc<Program>, kernel: u32, how: How) -> Result<Object,
         shared,
         mode,
         vectors,
-        whole_rows,
+        rows,
         spins: may_spin,
         passes: false,
         sums: body.is_some_and(analysis::tells_nobody),
@@ -701,7 +700,7 @@ impl Unit {
                 context.set_disasm(dump.wanted());
                 if dump.wanted()
                     && self.vectors
-                    && let Some(plan) = Plan::of(function, body, grants)
+                    && let Some(plan) = Plan::of(function, body, (self.rows, grants))
                 {
                     dump.planned(&plan);
                 }

@@ -21,6 +21,7 @@ use super::program::{Function, Program};
 use super::resolve::{self, Names};
 use super::runtime::access::Accesses;
 use super::runtime::arrays::Arrays;
+use super::spmd::Rows;
 use super::variables::{self, VariableError, Variables};
 use crate::grid::context::{KernelFn, Mode};
 use crate::memory::Device;
@@ -356,8 +357,11 @@ pub(crate) struct Kernel {
     function: u32,
     /// Blocks whose rows are not whole warps have code of their own.
     rows_matter: bool,
-    /// The code for blocks whose rows are whole warps, or for all; and that for others.
-    codes: [OnceLock<Result<Code, CompileError>>; 2],
+    /// Blocks whose rows are no groups have code of their own: whether its threads wait.
+    groups_matter: Option<bool>,
+    /// Its code: for blocks whose rows are whole warps, or for all; for other rows of groups; and
+    /// for rows that are none.
+    codes: [OnceLock<Result<Code, CompileError>>; 3],
 }
 
 impl std::fmt::Debug for Kernel {
@@ -383,7 +387,9 @@ impl Kernel {
             .body
             .as_ref()
             .expect("only kernels with a body are listed");
-        let rows_matter = compile::rows_matter(body, mode, form == Form::Vectors);
+        let waits = mode == Mode::Rounds;
+        let in_vectors = form == Form::Vectors && mode != Mode::Fibers;
+        let rows_matter = in_vectors && waits && compile::rows_matter(body);
         let mut attributes = Attributes {
             static_shared: u32::try_from(shared.used).unwrap_or(u32::MAX),
             shared_offset: u32::try_from(shared.dynamic).unwrap_or(u32::MAX),
@@ -406,7 +412,8 @@ impl Kernel {
             module: Weak::clone(module),
             function: at,
             rows_matter,
-            codes: [const { OnceLock::new() }; 2],
+            groups_matter: in_vectors.then_some(waits),
+            codes: [const { OnceLock::new() }; 3],
         }
     }
 
@@ -416,8 +423,11 @@ impl Kernel {
     /// # Errors
     /// What the compiler could not do; the same each time.
     pub fn compile_for(&self, block: [u32; 3]) -> Result<Compiled, CompileError> {
-        let whole_rows = !self.rows_matter || block[0].is_multiple_of(32);
-        self.code(whole_rows).map(|code| code.compiled)
+        let rows = match self.groups_matter.map(|waits| Rows::of(block, waits)) {
+            Some(Rows::OfWarps) if !self.rows_matter => Rows::Any,
+            rows => rows.unwrap_or(Rows::Any),
+        };
+        self.code(rows).map(|code| code.compiled)
     }
 
     /// The same for blocks of the shape that it requires, or of the usual one.
@@ -447,16 +457,21 @@ impl Kernel {
         Some(self.codes[0].get()?.as_ref().ok()?.cached)
     }
 
-    fn code(&self, whole_rows: bool) -> Result<&Code, CompileError> {
+    fn code(&self, rows: Rows) -> Result<&Code, CompileError> {
         // Each kernel has cells of its own, so threads compile different kernels at once.
-        let [usual, other] = &self.codes;
-        let code = if whole_rows { usual } else { other };
-        let code = code.get_or_init(|| self.make_code(whole_rows));
+        let [usual, other, none] = &self.codes;
+        let code = match rows {
+            Rows::OfWarps => usual,
+            Rows::Any if self.rows_matter => other,
+            Rows::Any => usual,
+            Rows::WithRest | Rows::Across => none,
+        };
+        let code = code.get_or_init(|| self.make_code(rows));
         code.as_ref().map_err(Clone::clone)
     }
 
     /// Its code from the cache, or else from the compiler.
-    fn make_code(&self, whole_rows: bool) -> Result<Code, CompileError> {
+    fn make_code(&self, rows: Rows) -> Result<Code, CompileError> {
         let start = Instant::now();
         let module = self.module();
         compile::check_reachable(&module.program, self.function)?;
@@ -467,7 +482,7 @@ impl Kernel {
         let how = How {
             mode,
             vectors: module.form == Form::Vectors,
-            whole_rows: whole_rows && self.rows_matter,
+            rows,
         };
         let kept = module.cache.as_ref().map(|(cache, source)| {
             let key = Key::new(source, self.function, &self.name, how);

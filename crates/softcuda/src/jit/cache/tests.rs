@@ -15,6 +15,7 @@ use crate::jit::code::Code;
 use crate::jit::compile::{self, How};
 use crate::jit::harness::{self, buffer};
 use crate::jit::module::{Form, LoadOptions, Module};
+use crate::jit::spmd::Rows;
 
 /// What a cache may take in most tests.
 const PLENTY: u64 = 64 << 20;
@@ -24,7 +25,7 @@ fn how(mode: Mode, vectors: bool) -> How {
     How {
         mode,
         vectors,
-        whole_rows: false,
+        rows: Rows::Any,
     }
 }
 
@@ -323,11 +324,13 @@ fn keys_tell_kernels_apart() {
         names.push(Key::new(&source, 0, "k", how(Loop, true)).name());
         names.push(Key::new(&source, 0, "k", how(Loop, false)).name());
         names.push(Key::new(&source, 0, "k", how(Rounds, true)).name());
-        let whole_rows = How {
-            whole_rows: true,
-            ..how(Rounds, true)
-        };
-        names.push(Key::new(&source, 0, "k", whole_rows).name());
+        for rows in [Rows::OfWarps, Rows::Across] {
+            let how = How {
+                rows,
+                ..how(Rounds, true)
+            };
+            names.push(Key::new(&source, 0, "k", how).name());
+        }
         names.push(Key::new(&source, 1, "k", how(Loop, true)).name());
         names.push(Key::new(&source, 0, "l", how(Loop, true)).name());
     }

@@ -159,7 +159,7 @@ pub(crate) fn lower(
     let plan = match l.frame {
         Frame::Loop { .. } | Frame::Rounds { .. } if l.unit.vectors => {
             let is_loop = matches!(l.frame, Frame::Loop { .. });
-            let plan = Plan::of(function, body, grants && is_loop);
+            let plan = Plan::of(function, body, (l.unit.rows, grants && is_loop));
             plan.filter(|plan| is_loop || !plan.has_alone())
         }
         _ => None,
@@ -534,6 +534,7 @@ impl Lower<'_> {
     /// A component of `%tid`.
     pub(super) fn tid(&mut self, n: u8) -> Value {
         match (self.frame, n) {
+            (Frame::Rounds { .. }, n) if self.goes_across() => self.lane_tid(n),
             (Frame::Loop { tid, .. }, 0) => self.group_tid().unwrap_or(tid[0]),
             (Frame::Loop { tid, .. }, n) => tid[usize::from(n)],
             (Frame::Rounds { .. }, n) if n > 0 || self.form() == Form::Thread => self.lane_tid(n),

@@ -259,6 +259,9 @@ impl Lower<'_> {
                 let address = self.fit(address, want, false);
                 self.spread(address)
             }
+            Arg::Special(Special::Tid(n @ 0..3)) if self.in_vectors() && self.goes_across() => {
+                self.lane_tids(*n)
+            }
             Arg::Special(special) => {
                 let value = self.special(*special);
                 let value = self.fit(value, want, false);

@@ -43,7 +43,7 @@ use crate::jit::liveness::{AtWait, Kept};
 use crate::jit::object::Outside;
 use crate::jit::program::Step;
 use crate::jit::recompute::{self, recomputed};
-use crate::jit::spmd::Plan;
+use crate::jit::spmd::{Plan, Rows};
 
 /// With this many places to go on from, or fewer, a lane finds its own by comparing.
 const FEW: usize = 3;
@@ -506,12 +506,41 @@ impl Lower<'_> {
         self.b.ins().store(flags, value, at, offset as i32);
     }
 
-    /// A component of `%tid` of the lane, or of the first of its group.
+    /// A component of `%tid` of the lane; of a group, that of its first, or of the one that the
+    /// operation is lowered for where groups go across rows.
     pub(super) fn lane_tid(&mut self, n: u8) -> Value {
         let at = self.lane_address(types::I32);
+        let (at, lane) = match self.form() {
+            Form::InTurn if self.goes_across() => {
+                let lane = self.lane_in_turn();
+                let distance = self.b.ins().ishl_imm(lane, 2);
+                (self.b.ins().iadd(at, distance), 0)
+            }
+            Form::Lane(lane) if self.goes_across() => (at, lane),
+            _ => (at, 0),
+        };
+        self.load_tid(types::I32, at, n, lane)
+    }
+
+    /// The same of the vector of a group that is lowered.
+    pub(super) fn lane_tids(&mut self, n: u8) -> Value {
+        let Form::Vector { chunk, .. } = self.form() else {
+            unreachable!("vectors are lowered as such");
+        };
+        let at = self.lane_address(types::I32);
+        self.load_tid(types::I32X4, at, n, 4 * chunk)
+    }
+
+    /// What the tile has of a component of `%tid`, so many lanes behind the one at `at`.
+    fn load_tid(&mut self, ty: Type, at: Value, n: u8, lane: usize) -> Value {
         let flags = MemFlags::trusted().with_readonly().with_can_move();
-        let offset = offset_of!(Tile, tid) + 4 * 32 * usize::from(n);
-        self.b.ins().load(types::I32, flags, at, offset as i32)
+        let offset = offset_of!(Tile, tid) + 4 * (32 * usize::from(n) + lane);
+        self.b.ins().load(ty, flags, at, offset as i32)
+    }
+
+    /// Whether what is lowered is for groups that may go across the rows of a block.
+    pub(super) fn goes_across(&self) -> bool {
+        self.unit.rows == Rows::Across && self.rounds() && self.form() != Form::Thread
     }
 
     /// The number of the lane's thread in its block.

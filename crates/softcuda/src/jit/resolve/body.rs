@@ -14,12 +14,11 @@ use super::divisors;
 use super::floats::Votes;
 use super::fragments;
 use super::isa;
-use super::loops;
 use super::nans::{Decision, Nans};
 use super::order;
 use super::scope::{Named, Scopes};
 use super::{MAX_CALL_AREA, MAX_FRAME, MAX_PARAMS, MAX_REFUSALS, Resolver, types};
-use super::{unrolled, volatile};
+use super::{unrolled, volatile, webs};
 use crate::jit::decode::{Arg, Reader, RegId, Special, Symbol};
 use crate::jit::layout::{self, Layout, align_up};
 use crate::jit::lower;
@@ -145,7 +144,7 @@ pub(super) fn resolve(module: &mut Resolver, function: &ast::Function) {
         volatile::drop_where_nobody_waits(&mut steps, &tables);
         unrolled::roll(&mut steps, &mut tables);
     }
-    loops::split(&mut steps, &mut tables);
+    webs::split(&mut steps, &mut tables);
     if kernel {
         compared_again::compare(&mut steps, &mut tables);
     }

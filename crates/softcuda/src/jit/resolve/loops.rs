@@ -1,57 +1,13 @@
-//! Registers of their own for loops. Compilers let a loop count in a register that holds something
-//! else before it, if nobody needs that afterwards:
-//!
-//! ```text
-//!     mov.u32 %r1, %tid.x;
-//!     ...
-//! $loop:
-//!     add.s32 %r1, %r1, %r2;
-//!     setp.lt.s32 %p1, %r1, %r3;
-//!     @%p1 bra $loop;
-//! ```
-//!
-//! Here the loop counts in a copy. So `%r1` is the number of the thread wherever it is read: where
-//! threads wait, it is [computed again](crate::jit::recompute) instead of kept.
+//! Loops, and how control goes through a body whose families have not read it yet.
 
-use ptx::ast::{Pos, Type};
+use ptx::ast::Type;
+use ptx::opcode::{self, Fact};
 use smallvec::SmallVec;
 
 use super::body::{Pending, PendingStep, named};
+use super::webs::Event;
 use crate::jit::decode::{Arg, RegId, Symbol};
 use crate::jit::program::Tables;
-
-/// Gives loops registers of their own.
-pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
-    let Some(mut flow) = Flow::of(steps, tables) else {
-        return;
-    };
-    let mut copies = vec![];
-    for (head, end) in flow.loops() {
-        for register in flow.counters(head, end, tables) {
-            let own = RegId(tables.registers.len() as u32);
-            tables.registers.push(tables.registers[register.0 as usize]);
-            for (at, step) in (head..).zip(&mut steps[head..=end]) {
-                flow.rename(at, register, own);
-                if let PendingStep::Instruction(pending) = step {
-                    let other = |id| if id == register { own } else { id };
-                    let args = pending.args.iter_mut();
-                    args.for_each(|arg| rename(arg, &other));
-                }
-            }
-            copies.push((head, own, register));
-        }
-    }
-    // The last come first: those before them stay where they are.
-    copies.sort_by_key(|(head, ..)| std::cmp::Reverse(*head));
-    for (head, to, from) in copies {
-        let pos = steps[head..].iter().find_map(|step| match step {
-            PendingStep::Instruction(pending) => Some(pending.instruction.pos),
-            PendingStep::Label(_) => None,
-        });
-        let wide = is_wide(tables.registers[from.0 as usize]) == Some(true);
-        steps.insert(head, copy(pos.unwrap_or_default(), wide, to, from));
-    }
-}
 
 /// Whether registers of a type have 64 bits; `None` of types that loops do not count in.
 pub(super) fn is_wide(ty: Type) -> Option<bool> {
@@ -60,12 +16,6 @@ pub(super) fn is_wide(ty: Type) -> Option<bool> {
         Type::U64 | Type::S64 | Type::B64 => Some(true),
         _ => None,
     }
-}
-
-fn copy(pos: Pos, wide: bool, to: RegId, from: RegId) -> PendingStep<'static> {
-    let text = if wide { "mov.b64" } else { "mov.b32" };
-    let args = vec![Arg::Reg(to), Arg::Reg(from)];
-    PendingStep::Instruction(Pending::new(pos, None, text, args))
 }
 
 /// Puts other registers in the place of those that an operand names.
@@ -86,6 +36,8 @@ struct Does {
     reads: SmallVec<[RegId; 4]>,
     /// It has a guard: it may do nothing.
     may: bool,
+    /// What it writes to, or a part of that, it may have read before.
+    updates: bool,
     /// The step that it branches to.
     branches: Option<usize>,
     /// It does not go on with the step behind it, unless it does nothing.
@@ -123,6 +75,8 @@ impl Flow {
                 writes,
                 reads,
                 may: pending.guard.is_some(),
+                updates: opcode::has(opcode, Fact::UpdatesFirst)
+                    || matches!(pending.args.first(), Some(Arg::Part(..))),
                 branches: match opcode {
                     "bra" => Some(labels[target(pending)? as usize]),
                     _ => None,
@@ -133,63 +87,45 @@ impl Flow {
         steps.iter().map(does).collect::<Option<_>>().map(Flow)
     }
 
-    /// The first and last steps of loops that are entered from the step before them alone.
-    fn loops(&self) -> Vec<(usize, usize)> {
-        let branches = || {
-            let all = self.0.iter().enumerate();
-            all.filter_map(|(at, does)| Some((at, does.branches?)))
-        };
-        let mut loops: Vec<(usize, usize)> = vec![];
-        for (from, to) in branches().filter(|(from, to)| to <= from) {
-            match loops.iter_mut().find(|(head, _)| *head == to) {
-                Some((_, end)) => *end = from.max(*end),
-                None => loops.push((to, from)),
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The step that a step branches to.
+    pub fn branches(&self, at: usize) -> Option<usize> {
+        self.0[at].branches
+    }
+
+    /// Whether the step behind a step never follows it.
+    pub fn leaves(&self, at: usize) -> bool {
+        self.0[at].leaves && !self.0[at].may
+    }
+
+    /// Whether the step behind a step may not follow it.
+    pub fn may_leave(&self, at: usize) -> bool {
+        self.0[at].leaves
+    }
+
+    /// What a step does with registers.
+    pub fn events(&self, at: usize) -> Vec<(RegId, Event)> {
+        let does = &self.0[at];
+        let mut events: Vec<(RegId, Event)> = vec![];
+        for register in does.reads.iter().chain(&does.writes) {
+            if events.iter().all(|(known, _)| known != register) {
+                let (reads, writes) = (
+                    does.reads.contains(register),
+                    does.writes.contains(register),
+                );
+                let event = Event {
+                    step: at,
+                    reads,
+                    writes,
+                    keeps: writes && (does.may || does.updates),
+                };
+                events.push((*register, event));
             }
         }
-        loops.retain(|(head, end)| {
-            let inside = *head..=*end;
-            let before = head.checked_sub(1).map(|at| &self.0[at]);
-            before.is_some_and(|does| does.may || !does.leaves)
-                && branches().all(|(from, to)| inside.contains(&from) || !inside.contains(&to))
-        });
-        loops
-    }
-
-    /// The registers that a loop counts in and that hold something else outside.
-    fn counters(&self, head: usize, end: usize, tables: &Tables) -> Vec<RegId> {
-        let mut found: Vec<RegId> = vec![];
-        for register in self.0[head..=end].iter().flat_map(|does| &does.writes) {
-            if !found.contains(register) && self.is_counter(*register, head, end, tables) {
-                found.push(*register);
-            }
-        }
-        found
-    }
-
-    fn is_counter(&self, register: RegId, head: usize, end: usize, tables: &Tables) -> bool {
-        let passed = || tables.incoming.iter().chain(&tables.outgoing);
-        if is_wide(tables.registers[register.0 as usize]).is_none()
-            || passed().any(|(passed, _)| *passed == register)
-        {
-            return false;
-        }
-        let (before, behind) = (&self.0[..head], &self.0[end + 1..]);
-        let writes = |does: &&Does| does.writes.contains(&register);
-        let mut writers = before.iter().filter(writes);
-        let once = writers.next().is_some_and(|does| !does.may)
-            && writers.next().is_none()
-            && !behind.iter().any(|does| writes(&does));
-        let mut outside = before.iter().chain(behind);
-        once && outside.any(|does| does.reads.contains(&register))
-            && !self.is_read_behind(register, head, end)
-    }
-
-    /// Whether what a register holds when a loop is left may be read.
-    fn is_read_behind(&self, register: RegId, head: usize, end: usize) -> bool {
-        let branches = self.0[head..=end].iter().filter_map(|does| does.branches);
-        let mut left: Vec<usize> = branches.filter(|to| !(head..=end).contains(to)).collect();
-        left.extend(self.0[end].may.then_some(end + 1));
-        self.is_read_from(register, left)
+        events
     }
 
     /// Whether what a register holds before one of these steps may be read.
@@ -215,14 +151,6 @@ impl Flow {
         }
         false
     }
-
-    fn rename(&mut self, at: usize, from: RegId, to: RegId) {
-        let Does { writes, reads, .. } = &mut self.0[at];
-        let named = writes.iter_mut().chain(reads);
-        named
-            .filter(|register| **register == from)
-            .for_each(|register| *register = to);
-    }
 }
 
 /// By label, where it stands.
@@ -241,91 +169,5 @@ pub(super) fn target(branch: &Pending<'_>) -> Option<u32> {
     match branch.args[..] {
         [Arg::Symbol(Symbol::Label(label), 0)] => Some(label),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::jit::harness;
-    use crate::jit::program::Step;
-    use crate::jit::recompute::recomputed;
-
-    /// How many registers a kernel has that begins with the number of the thread in `%r1`, and
-    /// whether that is computed again where threads wait.
-    fn kernel(body: &str) -> (usize, bool) {
-        let module = harness::load(&harness::module(&format!(
-            ".visible .entry k(.param .u32 n) {{
-                .reg .b32 %r<4>; .reg .pred %p<2>;
-                mov.u32 %r1, %tid.x; ld.param.u32 %r2, [n];
-                {body}
-                ret;
-            }}"
-        )));
-        let body = module.program().functions[0].body.as_ref();
-        let body = body.expect("it has a body");
-        let again = recomputed(body, &[]);
-        let first = body.steps.iter().find_map(|step| match step {
-            Step::Instruction(step) => step.writes.first(),
-            Step::Label(_) => None,
-        });
-        let first = first.expect("it writes the thread's number first");
-        let registers = body.tables.registers.len();
-        (registers, again[first.0 as usize].is_some())
-    }
-
-    const NEXT: &str = "add.u32 %r1, %r1, 32; setp.lt.u32 %p1, %r1, %r2;";
-
-    #[test]
-    fn a_loop_has_a_register_of_its_own() {
-        for (body, own) in [
-            ("mov.u32 %r3, %r1; again: NEXT @%p1 bra again;", true),
-            (
-                "mov.u32 %r3, %r1; again: NEXT @!%p1 bra out; bra again; out:",
-                true,
-            ),
-            // Nothing but the loop reads it.
-            ("mov.u32 %r3, %r2; again: NEXT @%p1 bra again;", false),
-            // It is read when the loop is over, at its end or in the middle.
-            (
-                "mov.u32 %r3, %r1; again: NEXT @%p1 bra again; mov.u32 %r3, %r1;",
-                false,
-            ),
-            (
-                "mov.u32 %r3, %r1; again: @%p1 bra out; NEXT @%p1 bra again; bra end;
-              out: mov.u32 %r3, %r1; end:",
-                false,
-            ),
-            // The loop is come to from elsewhere, or not entered from before it.
-            (
-                "mov.u32 %r3, %r1; @%p1 bra again; mov.u32 %r3, 1; again: NEXT @%p1 bra again;",
-                false,
-            ),
-            (
-                "mov.u32 %r3, %r1; @%p1 bra into; again: NEXT into: @%p1 bra again;",
-                false,
-            ),
-            (
-                "mov.u32 %r3, %r1; bra in; again: NEXT @%p1 bra again; bra out;
-                in: bra again; out:",
-                false,
-            ),
-            // A loop around it comes back to it, and what it wrote is still there.
-            (
-                "around: mov.u32 %r3, %r1; again: NEXT @%p1 bra again; setp.lt.u32 %p1, %r3, %r2;
-              @%p1 bra around;",
-                false,
-            ),
-            // It is written again elsewhere.
-            (
-                "mov.u32 %r3, %r1; again: NEXT @%p1 bra again; mov.u32 %r1, 5; mov.u32 %r3, %r1;",
-                false,
-            ),
-        ] {
-            let body = body.replace("NEXT", NEXT);
-            let (registers, again) = kernel(&body);
-            // `%r0` and `%p0` are not named.
-            let named = 4 + usize::from(own);
-            assert_eq!((registers, again), (named, own), "{body}");
-        }
     }
 }

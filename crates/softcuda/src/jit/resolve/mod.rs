@@ -23,6 +23,7 @@ pub(super) mod types;
 pub(super) mod unrolled;
 mod values;
 mod volatile;
+mod webs;
 
 use std::collections::{HashMap, HashSet};
 

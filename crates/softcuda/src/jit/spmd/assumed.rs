@@ -24,7 +24,7 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use super::classes::{self, Known, in_rows};
+use super::classes::{self, Group, Known, in_rows};
 use super::control::Control;
 use super::granted::Granted;
 use super::marks::marked;
@@ -93,6 +93,7 @@ impl Assumed {
             return assumed;
         }
         let search = Search {
+            group: known.group,
             body,
             control,
             live,
@@ -308,6 +309,7 @@ fn derived(body: &Body, from: RegId, loaded: impl Fn(&RegId) -> bool) -> Vec<boo
 
 /// The search for what may be assumed.
 struct Search<'a> {
+    group: Group,
     body: &'a Body,
     control: &'a Control,
     live: &'a [Vec<RegId>],
@@ -525,7 +527,8 @@ impl Search<'_> {
 
     /// What is known if that holds.
     fn assuming(&self, assumed: &Assumed) -> Known {
-        classes::assuming(self.body, self.control, self.live, self.zeros, assumed)
+        let how = (self.group, assumed);
+        classes::assuming(self.body, self.control, self.live, self.zeros, how)
     }
 
     /// How many steps access memory at one address for all threads, or at neighbouring ones.

@@ -9,36 +9,68 @@ use ptx::ast::{Immediate, Space, Type};
 use super::assumed::{self, Assumed, Kind};
 use super::control::Control;
 use super::facts::Facts;
-use super::{Class, Regions, Same, WIDTH, Way, alone, wants_all};
+use super::{Class, Regions, Rows, Same, Way, alone, wants_all};
 use crate::jit::decode::{Arg, Divisor, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
 /// How far apart neighbours' accesses may be for one check.
 const FURTHEST: i64 = 256;
 
+/// The threads that make a group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group {
+    /// How many, a power of two.
+    pub width: usize,
+    /// Of which blocks.
+    pub rows: Rows,
+}
+
+impl Group {
+    /// The logarithm of their number.
+    fn log2(self) -> u32 {
+        self.width.ilog2()
+    }
+
+    /// Whether a number of groups makes up a row.
+    fn make_rows(self) -> bool {
+        matches!(self.rows, Rows::Any | Rows::OfWarps)
+    }
+
+    /// How a special register differs.
+    fn special(self, special: Special) -> Class {
+        use Special::*;
+        match special {
+            Tid(_) if self.rows == Rows::Across => Class::Varying,
+            Tid(0) | Laneid => Class::Affine(1),
+            LanemaskEq | LanemaskLe | LanemaskLt | LanemaskGe | LanemaskGt | Clock | ClockHi
+            | Clock64 | Globaltimer | GlobaltimerLo | GlobaltimerHi => Class::Varying,
+            _ => Class::Uniform,
+        }
+    }
+}
+
 /// What is known of the registers.
 pub(super) struct Known {
     pub classes: Vec<Class>,
     /// By register, the lowest bits of the first thread's value that are 0.
     zeros: Vec<u32>,
-    /// The logarithm of the number of threads in a group.
-    group: u32,
+    pub group: Group,
     /// By register, whether it is kept in vectors where it varies.
     pub vectors: Vec<bool>,
     /// By step, what is assumed of it.
     assumed: HashMap<usize, Kind>,
 }
 
-/// The class of each register in groups of so many threads, a power of two. `is_zero` tells, by
-/// register, whether it is 0 in all threads.
+/// The class of each register in groups of threads. `is_zero` tells, by register, whether it is 0 in
+/// all threads.
 pub(super) fn of(
     body: &Body,
     control: &Control,
     live: &[Vec<RegId>],
-    width: usize,
+    group: Group,
     is_zero: &[bool],
 ) -> Known {
-    let known = begun(body, live, width);
+    let known = begun(body, live, group);
     settled(body, control, live, is_zero, known, |_| true)
 }
 
@@ -48,10 +80,10 @@ pub(super) fn assuming(
     control: &Control,
     live: &[Vec<RegId>],
     is_zero: &[bool],
-    assumed: &Assumed,
+    (group, assumed): (Group, &Assumed),
 ) -> Known {
     let begun = || {
-        let mut known = begun(body, live, WIDTH);
+        let mut known = begun(body, live, group);
         let steps = assumed.steps.iter();
         known.assumed = steps
             .map(|(at, assumption)| (*at, assumption.kind))
@@ -79,10 +111,10 @@ pub(super) fn alike(
     body: &Body,
     control: &Control,
     live: &[Vec<RegId>],
-    width: usize,
+    group: Group,
     is_zero: &[bool],
 ) -> Known {
-    let known = begun(body, live, width);
+    let known = begun(body, live, group);
     settled(body, control, live, is_zero, known, |_| false)
 }
 
@@ -102,7 +134,7 @@ pub(super) fn together(
         ways,
         ..
     } = facts;
-    let mut known = begun(body, live, 1 << parted.group);
+    let mut known = begun(body, live, parted.group);
     // They have never parted.
     let same = ways.iter().enumerate().filter_map(|(at, way)| match way {
         Way::Same(same) => Some((at, Kind::Same(*same))),
@@ -176,13 +208,13 @@ fn is_word(body: &Body, register: RegId) -> bool {
 }
 
 /// What is known before any step.
-fn begun(body: &Body, live: &[Vec<RegId>], width: usize) -> Known {
+fn begun(body: &Body, live: &[Vec<RegId>], group: Group) -> Known {
     let count = body.tables.registers.len();
     let mut known = Known {
         classes: vec![Class::Unset; count],
         // Until a step says otherwise.
         zeros: vec![64; count],
-        group: width.ilog2(),
+        group,
         vectors: vectors(body),
         assumed: HashMap::new(),
     };
@@ -283,6 +315,11 @@ pub(super) fn likely(body: &Body, known: &Known) -> Vec<Option<i64>> {
                     }),
                     _ => None,
                 },
+                // Neighbours are mostly in one row.
+                Arg::Special(Special::Tid(n)) if known.group.rows == Rows::Across => Some(Stride {
+                    step: i64::from(*n == 0),
+                    ..Stride::same(0)
+                }),
                 arg => known.stride(arg),
             };
             let of_register = |register: RegId| likely[register.0 as usize];
@@ -361,7 +398,7 @@ impl Known {
 
     /// Groups are warps.
     fn is_warp(&self) -> bool {
-        1 << self.group == u32::BITS
+        self.group.width == u32::BITS as usize
     }
 
     /// The word that a lane of a warp has, where that follows from its number.
@@ -397,7 +434,7 @@ impl Known {
             Arg::Reg(register) if *register == from => Some(Stride {
                 step,
                 zeros: 0,
-                group: self.group,
+                group: self.group.log2(),
             }),
             arg => self.stride(arg),
         })
@@ -409,17 +446,18 @@ impl Known {
             Arg::Reg(id) => Some(Stride {
                 step: self.classes[id.0 as usize].stride()?,
                 zeros: self.zeros[id.0 as usize],
-                group: self.group,
+                group: self.group.log2(),
             }),
             Arg::Special(register) => Some(Stride {
-                step: special(*register).stride()?,
+                step: self.group.special(*register).stride()?,
                 // There are groups where they make up the rows of a block.
                 zeros: match register {
                     Special::Laneid if self.is_warp() => 64,
-                    Special::Tid(0) | Special::Laneid | Special::Ntid(0) => self.group,
+                    Special::Ntid(0) if !self.group.make_rows() => 0,
+                    Special::Tid(0) | Special::Laneid | Special::Ntid(0) => self.group.log2(),
                     _ => 0,
                 },
-                group: self.group,
+                group: self.group.log2(),
             }),
             Arg::Imm(Immediate::Int { bits, .. }) => Some(Stride::number(*bits)),
             Arg::Imm(_) | Arg::Symbol(..) => Some(Stride::same(0)),
@@ -516,17 +554,6 @@ fn is_integer(body: &Body, register: RegId) -> bool {
     !body.tables.floats[at] && ty != Type::Pred && value.is_int() && matches!(value.bits(), 32 | 64)
 }
 
-/// How a special register differs.
-fn special(special: Special) -> Class {
-    use Special::*;
-    match special {
-        Tid(0) | Laneid => Class::Affine(1),
-        LanemaskEq | LanemaskLe | LanemaskLt | LanemaskGe | LanemaskGt | Clock | ClockHi
-        | Clock64 | Globaltimer | GlobaltimerLo | GlobaltimerHi => Class::Varying,
-        _ => Class::Uniform,
-    }
-}
-
 /// Whether a special register is the same in all threads of a block.
 pub(super) fn of_block(register: Special) -> bool {
     use Special::*;
@@ -537,13 +564,14 @@ pub(super) fn of_block(register: Special) -> bool {
 }
 
 /// All operands are the same in all threads.
-fn is_uniform(classes: &[Class], instruction: &Instruction) -> bool {
+fn is_uniform(known: &Known, instruction: &Instruction) -> bool {
+    let Known { classes, group, .. } = known;
     let registers = instruction.reads.iter();
     let mut specials = instruction.specials.iter();
     registers
         .map(|register| classes[register.0 as usize])
         .all(|class| class.stride() == Some(0))
-        && specials.all(|register| special(*register) == Class::Uniform)
+        && specials.all(|register| group.special(*register) == Class::Uniform)
 }
 
 /// How what an instruction writes differs, where its guard does not. Of what is assumed of a step,
@@ -555,7 +583,7 @@ fn value(known: &Known, at: Option<usize>, instruction: &Instruction) -> Class {
     if instruction.reads.iter().any(unset) {
         return Class::Unset;
     }
-    if is_uniform(classes, instruction) {
+    if is_uniform(known, instruction) {
         return match operation.pure() || operation.loads() {
             true => Class::Uniform,
             false => Class::Varying,
@@ -588,7 +616,7 @@ fn way(body: &Body, known: &Known, at: usize, instruction: &Instruction) -> Way 
     let guarded = guard(classes, instruction) == Class::Varying;
     let access = operation.plain_access();
     if !guarded {
-        let uniform = is_uniform(classes, instruction);
+        let uniform = is_uniform(known, instruction);
         if uniform && (operation.pure() || operation.loads() || access.is_some_and(|a| a.write)) {
             return Way::Once;
         }
@@ -640,8 +668,11 @@ fn way(body: &Body, known: &Known, at: usize, instruction: &Instruction) -> Way 
         true => operation.vectorizes_short() && first.is_some_and(is_word) && widths.all(is_word),
         false => operation.vectorizes() && widths.all(|width| Some(width) == first),
     };
+    let has_doubles = first == Some(8);
     let special = |register: &Special| {
-        matches!(special(*register), Class::Uniform) || matches!(register, Special::Tid(0))
+        matches!(known.group.special(*register), Class::Uniform)
+            || matches!(register, Special::Tid(0..3))
+                && !(known.group.rows == Rows::Across && has_doubles)
     };
     match one_width
         && !instruction.addresses

@@ -2,7 +2,7 @@
 
 use super::assumed::Assumed;
 use super::control::Control;
-use super::{Class, Way};
+use super::{Class, Rows, Way};
 use crate::jit::decode::RegId;
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -10,6 +10,8 @@ use crate::jit::program::{Body, Instruction, Step};
 pub(super) struct Facts<'a> {
     pub body: &'a Body,
     pub control: &'a Control,
+    /// The blocks.
+    pub rows: Rows,
     /// By register.
     pub classes: &'a [Class],
     /// By register, whether it is 0 in all threads.

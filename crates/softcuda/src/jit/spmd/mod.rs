@@ -65,6 +65,7 @@ use super::decode::{Flow, RegId};
 use super::liveness;
 use super::program::{Body, Function, Instruction, Step};
 use assumed::Assumed;
+use classes::Group;
 use control::Control;
 use facts::Facts;
 use most::Zeros;
@@ -108,6 +109,35 @@ pub(in crate::jit) fn wants_all() -> bool {
 #[cfg(not(test))]
 pub(in crate::jit) const fn wants_all() -> bool {
     false
+}
+
+/// The blocks that code is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// All. Where a number of groups makes up a row, threads run in groups.
+    Any,
+    /// Those whose rows are whole warps.
+    OfWarps,
+    /// Those in whose rows no number of groups is: threads run in groups, and the rest of a row one
+    /// by one.
+    WithRest,
+    /// Such whose threads make up groups: a group may begin in one row and end in another.
+    Across,
+}
+
+impl Rows {
+    /// What code is best for a block, if threads of the kernel wait for each other, or not.
+    pub fn of(block: [u32; 3], waits: bool) -> Rows {
+        let [row, others @ ..] = block.map(|count| count as usize);
+        let threads = others.into_iter().fold(row, usize::wrapping_mul);
+        match waits {
+            _ if row.is_multiple_of(WIDEST) => Rows::OfWarps,
+            _ if row.is_multiple_of(WIDTH) => Rows::Any,
+            false if row > WIDTH => Rows::WithRest,
+            true if threads.is_multiple_of(WIDTH) => Rows::Across,
+            _ => Rows::Any,
+        }
+    }
 }
 
 /// How a register's value differs between the threads of a group.
@@ -261,14 +291,19 @@ impl Plan {
         self.most[register.0 as usize]
     }
 
-    /// The plan of a kernel; `None` where the vector form cannot be, or would be no faster. It
-    /// takes something for [granted](Granted) of launches where `grants` lets it.
-    pub fn of(function: &Function, body: &Body, grants: bool) -> Option<Plan> {
-        Plan::with_cuts(function, body, grants, &[])
+    /// The plan of a kernel for some blocks; `None` where the vector form cannot be, or would be no
+    /// faster. It takes something for [granted](Granted) of launches where the bool lets it.
+    pub fn of(function: &Function, body: &Body, how: (Rows, bool)) -> Option<Plan> {
+        Plan::with_cuts(function, body, how, &[])
     }
 
     /// The same, where blocks begin at these steps besides.
-    fn with_cuts(function: &Function, body: &Body, grants: bool, cuts: &[usize]) -> Option<Plan> {
+    fn with_cuts(
+        function: &Function,
+        body: &Body,
+        (rows, grants): (Rows, bool),
+        cuts: &[usize],
+    ) -> Option<Plan> {
         if !function.kernel || !eligible(body) {
             return None;
         }
@@ -279,19 +314,23 @@ impl Plan {
         }
         let live = liveness::live_in(body, &control.graph)?;
         let zeros = Zeros::of(body);
-        let known = classes::of(body, &control, &live, WIDTH, &zeros.of);
-        let parted = classes::alike(body, &control, &live, WIDTH, &zeros.of);
+        let group = |width| Group { width, rows };
+        let known = classes::of(body, &control, &live, group(WIDTH), &zeros.of);
+        let parted = classes::alike(body, &control, &live, group(WIDTH), &zeros.of);
         let both = [&known, &parted];
         let grants = grants && places.is_empty() && body.steps.len() <= MOST_STEPS_IN_TWO;
         let assumed = Assumed::of(body, &control, &live, &zeros.of, both, &places, grants);
         let known = match assumed.steps.is_empty() {
             true => known,
-            false => classes::assuming(body, &control, &live, &zeros.of, &assumed),
+            false => {
+                let how = (known.group, &assumed);
+                classes::assuming(body, &control, &live, &zeros.of, how)
+            }
         };
         let ways = classes::ways(body, &known)?;
         let likely = classes::likely(body, &known);
-        let alike =
-            (!places.is_empty()).then(|| classes::alike(body, &control, &live, WIDEST, &zeros.of));
+        let alike = (!places.is_empty())
+            .then(|| classes::alike(body, &control, &live, group(WIDEST), &zeros.of));
         // Those of wide groups, which go on together.
         let widens = |at: usize| match (&ways[at], &body.steps[at], &alike) {
             (Way::Widen { .. } | Way::Assume { .. } | Way::Same(_), ..) => true,
@@ -312,10 +351,11 @@ impl Plan {
             let mut apart = apart.into_iter().filter(|(_, differs)| *differs);
             !is_assumed || apart.all(|(register, _)| known.class(register) == Class::Varying)
         }));
-        let teams = teams::Teams::of(body, &control, &known.classes);
+        let teams = teams::Teams::of(body, &control, &known);
         let facts = Facts {
             body,
             control: &control,
+            rows,
             classes: &known.classes,
             zeros: &zeros.of,
             ways: &ways,
@@ -337,7 +377,7 @@ impl Plan {
             };
             apart = judge.all();
             unreached = judge.unreached(&apart);
-            let warps = classes::of(body, &control, &live, WIDEST, &zeros.of);
+            let warps = classes::of(body, &control, &live, group(WIDEST), &zeros.of);
             lanes = classes::lanes(body, &live, &warps);
             let narrow = wide::Narrow {
                 facts,
@@ -378,7 +418,7 @@ impl Plan {
             && let Some((found, more)) = Wide::without_waits(facts)
         {
             if !more.is_empty() && cuts.is_empty() {
-                return Plan::with_cuts(function, body, grants, &more);
+                return Plan::with_cuts(function, body, (rows, grants), &more);
             }
             wide = more.is_empty().then_some(found);
         }
@@ -431,7 +471,7 @@ impl Plan {
             return Some(plan);
         }
         let assumes = plan.ways.iter().any(|way| matches!(way, Way::Same(_)));
-        (grants && assumes).then(|| Plan::with_cuts(function, body, false, cuts))?
+        (grants && assumes).then(|| Plan::with_cuts(function, body, (rows, false), cuts))?
     }
 
     /// The class of a register.

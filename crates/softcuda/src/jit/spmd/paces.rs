@@ -11,9 +11,10 @@
 
 use ptx::ast::Type;
 
+use super::classes::{self, Group};
 use super::facts::Facts;
 use super::loops::Counting;
-use super::{Class, Regions, Wide, classes, wants_all};
+use super::{Class, Regions, Wide, wants_all};
 use crate::jit::decode::RegId;
 use crate::jit::spins::spins;
 
@@ -73,7 +74,7 @@ impl Judge<'_> {
                 false => self.wide.is_some_and(is_wide),
             }
         };
-        let mut row = None;
+        let mut threads = None;
         let mut all: Vec<(Pace, Vec<usize>)> = vec![];
         // A loop's branch lies behind those of the loops in it.
         for branch in (0..control.graph.successors.len()).rev() {
@@ -85,8 +86,12 @@ impl Judge<'_> {
             if inner || is_wide(pace.head) {
                 continue;
             }
-            let row =
-                row.get_or_insert_with(|| classes::of(body, control, live, ROW, self.facts.zeros));
+            let group = Group {
+                width: ROW,
+                rows: self.facts.rows,
+            };
+            let row = || classes::of(body, control, live, group, self.facts.zeros);
+            let row = threads.get_or_insert_with(row);
             if wants_all() || self.facts.counts(branch, &row.classes) {
                 all.push((pace, blocks));
             }

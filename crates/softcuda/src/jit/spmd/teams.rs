@@ -1,9 +1,9 @@
 //! Registers that are the same in all threads of a block: counters of loops around barriers, what
 //! is computed from parameters.
 
-use super::classes;
+use super::classes::{self, Known};
 use super::control::Control;
-use super::{Class, Plan, WIDTH};
+use super::{Class, Plan, Rows, WIDTH};
 use crate::jit::decode::{Arg, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -25,7 +25,8 @@ impl Teams {
         self.same[register.0 as usize]
     }
 
-    pub fn of(body: &Body, control: &Control, classes: &[Class]) -> Teams {
+    pub fn of(body: &Body, control: &Control, known: &Known) -> Teams {
+        let classes = &known.classes;
         let is = |class: &Class| *class == Class::Uniform;
         let is_same = |step: &Instruction, same: &[bool]| is_same(step, same);
         let same = settled(body, control, classes.iter().map(is).collect(), is_same);
@@ -36,6 +37,9 @@ impl Teams {
             .map(|(class, same)| is(class) || *same);
         let all: Vec<bool> = all.collect();
         let counts = |of: fn(Special) -> Option<i64>| {
+            if known.group.rows == Rows::Across {
+                return vec![false; classes.len()];
+            }
             settled(body, control, all.clone(), |step, counts| {
                 is_same(step, &same) || counts_up(step, classes, counts, of)
             })

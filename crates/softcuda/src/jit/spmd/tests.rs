@@ -1,6 +1,6 @@
 //! Plans of small kernels.
 
-use super::{Class, Distance, Exit, Loop, Plan, Target, Way};
+use super::{Class, Distance, Exit, Loop, Plan, Rows, Target, Way};
 use crate::jit::decode::RegId;
 use crate::jit::harness;
 use crate::jit::module::Module;
@@ -22,7 +22,7 @@ fn plan(body: &str) -> Option<(Plan, Vec<Way>)> {
     let module = module(body);
     let function = &module.program().functions[0];
     let body = function.body.as_ref().expect("it has a body");
-    let plan = Plan::of(function, body, true)?;
+    let plan = Plan::of(function, body, (Rows::Any, true))?;
     let ways = body.steps.iter().zip(&plan.ways);
     let ways = ways.filter_map(|(step, way)| match step {
         Step::Instruction(_) => Some(*way),
@@ -319,7 +319,7 @@ fn fetched(body: &str) -> Vec<Option<Distance>> {
     ));
     let function = &module.program().functions[0];
     let body = function.body.as_ref().expect("it has a body");
-    let plan = Plan::of(function, body, true).expect("it has a plan");
+    let plan = Plan::of(function, body, (Rows::Any, true)).expect("it has a plan");
     let steps = body.steps.iter().enumerate();
     let accesses = steps.filter_map(|(at, step)| match step {
         Step::Instruction(step) => step.operation.plain_access().map(|_| plan.ahead(at)),
@@ -650,7 +650,7 @@ fn simple_regions() {
         ));
         let function = &module.program().functions[0];
         let body = function.body.as_ref().expect("it has a body");
-        let plan = Plan::of(function, body, true).expect("it has a plan");
+        let plan = Plan::of(function, body, (Rows::Any, true)).expect("it has a plan");
         let (regions, graph) = (
             plan.regions.as_ref().expect("it waits"),
             &plan.control.graph,

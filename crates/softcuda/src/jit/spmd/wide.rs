@@ -21,11 +21,11 @@ use std::fmt;
 use cranelift_codegen::ir::condcodes::IntCC;
 use ptx::ast::Type;
 
-use super::classes::Known;
+use super::classes::{self, Group, Known};
 use super::facts::Facts;
 use super::next::computed_from;
 use super::straight::straight;
-use super::{Apart, Class, Exit, Pace, Regions, WIDEST, Way, classes, wants_all};
+use super::{Apart, Class, Exit, Pace, Regions, WIDEST, Way, wants_all};
 use crate::jit::decode::{Arg, Comparison, Flow, RegId, Special};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -157,6 +157,7 @@ impl Wide {
             control,
             live,
             zeros,
+            rows,
             ..
         } = narrow.facts;
         // Tests want both.
@@ -165,9 +166,10 @@ impl Wide {
             false => has_short_rows(body),
         };
         let width = if short { 16 } else { WIDEST };
+        let group = Group { width, rows };
         let parted = match (width, warps) {
             (WIDEST, Some(_)) => None,
-            _ => Some(classes::of(body, control, live, width, zeros)),
+            _ => Some(classes::of(body, control, live, group, zeros)),
         };
         let parted = parted.as_ref().or(warps)?;
         let known = classes::together(narrow.facts, parted, narrow.lanes, narrow.regions);

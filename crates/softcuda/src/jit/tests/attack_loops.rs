@@ -1,5 +1,5 @@
 //! Random control flow against loops that [count in registers of their
-//! own](crate::jit::resolve::loops): each thread leaves what a plain interpreter says.
+//! own](crate::jit::resolve::webs): each thread leaves what a plain interpreter says.
 
 use std::collections::HashMap;
 
@@ -295,7 +295,7 @@ fn random_flow() {
         let text = program.text(if case % 4 == 1 { 64 } else { 32 });
         let source = kernel(&text);
         for form in [Form::Vectors, Form::Rounds, Form::Fibers] {
-            for block in [[33, 1, 1], [16, 4, 1]] {
+            for block in [[33, 1, 1], [16, 4, 1], [12, 4, 1]] {
                 let got = run(&source, form, [1, 1, 1], block, 40)
                     .map_err(|fault| format!("{form:?} {fault:?}\n{text}"))?;
                 for tid in 0..block.iter().product() {

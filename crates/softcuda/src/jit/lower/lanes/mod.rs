@@ -57,7 +57,7 @@ use super::function::slot;
 use crate::grid::context::THREAD_STRIDE;
 use crate::jit::decode::RegId;
 use crate::jit::program::Step;
-use crate::jit::spmd::{MOST_BLOCKS_LOG2, Plan, WIDEST, WIDTH};
+use crate::jit::spmd::{MOST_BLOCKS_LOG2, Plan, Rows, WIDEST, WIDTH};
 
 pub(in crate::jit::lower) use chains::InChain;
 pub(in crate::jit::lower) use regions::{Part, Turns};
@@ -518,7 +518,7 @@ impl Lower<'_> {
         });
     }
 
-    /// Opens the loop over a row of threads, in groups and one by one; lowers the groups. The
+    /// Opens the loop over a row of threads, in groups and then one by one; lowers the groups. The
     /// builder is where a thread starts; what is answered is the head of its loop, which takes
     /// `%tid.x`, and where a row is over.
     pub(in crate::jit::lower) fn open_row(&mut self, plan: Plan) -> (Block, Block) {
@@ -530,6 +530,7 @@ impl Lower<'_> {
         self.new_lanes(plan, latch, None);
         let (first, x) = (self.lanes().first, self.lanes().x);
         let (scalar, over) = (self.b.create_block(), self.b.create_block());
+        let rest = self.b.create_block();
         let zero = self.b.ins().iconst(types::I32, 0);
         self.alone();
         let alone = self.b.create_block();
@@ -537,21 +538,30 @@ impl Lower<'_> {
         let groups = wide.unwrap_or(head);
         self.b.ins().brif(odd, alone, &[], groups, &[zero.into()]);
         self.b.switch_to_block(alone);
-        self.begin_alone(scalar, over);
+        self.begin_alone(zero, scalar, over);
 
         self.b.switch_to_block(head);
         self.b.def_var(first, begins);
         self.begin_pass();
-        self.lower_groups(Some(over));
+        self.lower_groups(Some(rest));
         self.b.switch_to_block(latch);
         let at = self.b.block_params(latch)[0];
         let at = self.b.ins().iadd_imm(at, WIDTH as i64);
-        let threads = self.entry(Entry::Ntid(0));
+        let threads = self.in_groups();
         let more = self.b.ins().icmp(IntCC::UnsignedLessThan, at, threads);
         let next = self.b.create_block();
-        self.b.ins().brif(more, next, &[], over, &[]);
+        self.b.ins().brif(more, next, &[], rest, &[]);
         self.b.switch_to_block(next);
         self.next_in_row(head, at);
+
+        self.b.switch_to_block(rest);
+        match self.unit.rows {
+            Rows::WithRest => {
+                let first = self.in_groups();
+                self.begin_alone(first, scalar, over);
+            }
+            _ => _ = self.b.ins().jump(over, &[]),
+        }
 
         self.b.switch_to_block(scalar);
         let at = self.b.append_block_param(scalar, types::I32);
@@ -563,13 +573,25 @@ impl Lower<'_> {
     /// Not 0 where the threads of the block make no groups.
     pub(in crate::jit::lower) fn has_no_groups(&mut self, plan: &Plan) -> Value {
         let threads = self.entry(Entry::Ntid(0));
-        let odd = self.b.ins().band_imm(threads, WIDTH as i64 - 1);
+        let none = match self.unit.rows {
+            Rows::Any => self.b.ins().band_imm(threads, WIDTH as i64 - 1),
+            _ => self.b.ins().iconst(types::I32, 0),
+        };
         if !plan.in_first_blocks {
-            return odd;
+            return none;
         }
         let block = self.entry(Entry::Ctaid(0));
         let late = self.b.ins().ushr_imm(block, i64::from(MOST_BLOCKS_LOG2));
-        self.b.ins().bor(odd, late)
+        self.b.ins().bor(none, late)
+    }
+
+    /// How many threads of a row run in groups: the others follow one by one.
+    fn in_groups(&mut self) -> Value {
+        let threads = self.entry(Entry::Ntid(0));
+        match self.unit.rows {
+            Rows::WithRest => self.b.ins().band_imm(threads, -(WIDTH as i64)),
+            _ => threads,
+        }
     }
 
     /// `%tid.x` of the thread that the operation is lowered for: of a group, its first.

@@ -32,16 +32,16 @@ impl Lower<'_> {
         passes.is_some_and(|passes| (passes.branch, passes.head) == (from, to))
     }
 
-    /// The threads of a row that has no groups begin at `scalar`, one by one, unless they have done
-    /// all turns in the first pass; then the row is `over`. Fills the builder's block.
-    pub(super) fn begin_alone(&mut self, scalar: Block, over: Block) {
-        let zero = self.b.ins().iconst(types::I32, 0);
+    /// The threads of a row from `first` on are in no group. They begin at `scalar`, one by one,
+    /// unless they have done all turns in the first pass; then the row is `over`. Fills the
+    /// builder's block.
+    pub(super) fn begin_alone(&mut self, first: Value, scalar: Block, over: Block) {
         if self.passes().is_none() {
-            self.b.ins().jump(scalar, &[zero.into()]);
+            self.b.ins().jump(scalar, &[first.into()]);
             return;
         }
         let pass = self.entry(Entry::Pass);
-        self.b.ins().brif(pass, over, &[], scalar, &[zero.into()]);
+        self.b.ins().brif(pass, over, &[], scalar, &[first.into()]);
     }
 
     /// A group begins: in the first pass, or if it is in the loop.
@@ -175,10 +175,12 @@ impl Lower<'_> {
         let [y, z] = [1, 2].map(|axis| self.tid(axis));
         let row = self.b.ins().imul(z, ny);
         let row = self.b.ins().iadd(row, y);
-        let row = self.b.ins().imul(row, nx);
+        let width = i64::from(WIDTH.ilog2());
+        let in_row = self.b.ins().ushr_imm(nx, width);
+        let row = self.b.ins().imul(row, in_row);
         let first = self.b.use_var(first);
-        let number = self.b.ins().iadd(row, first);
-        let number = self.b.ins().ushr_imm(number, i64::from(WIDTH.ilog2()));
+        let number = self.b.ins().ushr_imm(first, width);
+        let number = self.b.ins().iadd(row, number);
         let number = self.b.ins().uextend(types::I64, number);
         self.b.ins().iadd(again, number)
     }

@@ -35,7 +35,7 @@ use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
 use crate::jit::program::Step;
 use crate::jit::recompute;
-use crate::jit::spmd::{Class, Exit, Pace, Region, Target, WIDTH};
+use crate::jit::spmd::{Class, Exit, Pace, Region, Rows, Target, WIDTH};
 
 /// Lanes of a warp.
 pub(super) const LANES: i64 = 32;
@@ -442,7 +442,7 @@ impl Lower<'_> {
         for region in 0..count {
             self.close_region(region);
         }
-        if self.unit.whole_rows {
+        if self.unit.rows == Rows::OfWarps {
             let in_chain = |region| self.chain_with(region).is_some();
             self.turns().by_chains = (0..count).map(in_chain).collect();
         }

@@ -213,13 +213,15 @@ impl Lower<'_> {
         let variable = self.lanes().first;
         self.b.def_var(variable, first);
         self.set_resume(0);
-        let threads = self.entry(Entry::Ntid(0));
+        let threads = self.in_groups();
         let width = self.width() as i64;
-        let odd = self.b.ins().band_imm(threads, width - 1);
+        let left = self.b.ins().isub(threads, first);
+        let fits = IntCC::UnsignedGreaterThanOrEqual;
+        let fits = self.b.ins().icmp_imm(fits, left, width);
         let goes = self.b.create_block();
         self.b
             .ins()
-            .brif(odd, blocks.narrow, &[first.into()], goes, &[]);
+            .brif(fits, goes, &[], blocks.narrow, &[first.into()]);
         self.fill_narrow(&blocks);
         self.b.switch_to_block(goes);
         self.begin_pass();
@@ -230,6 +232,7 @@ impl Lower<'_> {
         self.b.switch_to_block(blocks.leave);
         let at = self.b.block_params(blocks.leave)[0];
         let at = self.b.ins().iadd_imm(at, width);
+        let threads = self.in_groups();
         let more = self.b.ins().icmp(IntCC::UnsignedLessThan, at, threads);
         self.b
             .ins()
