@@ -529,12 +529,39 @@ impl Warp {
             return;
         }
         self.spell_out(lanes, wait);
+        if wait.mask.is_none() && self.parts_into_masks(lanes) {
+            let mut left = lanes;
+            while left != 0 {
+                let mask = tile.masks[left.trailing_zeros() as usize].get() & lanes;
+                self.complete(kind, mask, Selectors::Each);
+                left &= !mask;
+            }
+            self.ready.set(self.ready.get() | lanes);
+            return;
+        }
         each(lanes, |lane| {
             let mask = wait.mask.unwrap_or_else(|| tile.masks[lane].get());
             if self.meet(lane as u32, mask, kind) {
                 self.ready.set(self.ready.get() | 1 << lane);
             }
         });
+    }
+
+    /// Whether the masks of these lanes name them all, each in one: then nobody waits for others.
+    fn parts_into_masks(&self, lanes: u32) -> bool {
+        let masks = &self.tile().masks;
+        let mut left = lanes;
+        while left != 0 {
+            let mask = masks[left.trailing_zeros() as usize].get();
+            let here = mask & !self.exited();
+            let mut other = 0;
+            each(here & lanes, |lane| other |= masks[lane].get() ^ mask);
+            if here & !left != 0 || here == 0 || other != 0 {
+                return false;
+            }
+            left &= !here;
+        }
+        true
     }
 
     /// Puts what all lanes have in common where each has its own.

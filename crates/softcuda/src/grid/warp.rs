@@ -117,6 +117,15 @@ pub(crate) const fn unmasked(meeting: Meeting, site: u32) -> u32 {
     UNMASKED | (site & 0x7f_ffff) << 8 | meeting as u32
 }
 
+/// What lanes do in a kind of which there is but one for all instructions, but for those that have
+/// no mask.
+pub(crate) fn plainly(kind: u32) -> u32 {
+    match kind & UNMASKED {
+        0 => kind,
+        _ => kind & 0xff,
+    }
+}
+
 /// The kind that a matrix product has.
 pub(crate) fn multiplication(product: Product) -> u32 {
     const { assert!(8 + Product::CODE_BITS <= 31) };
@@ -196,6 +205,38 @@ impl Tile {
     fn value(&self, lane: usize) -> u64 {
         u64::from(self.highs[lane].get()) << 32 | u64::from(self.values[lane].get())
     }
+}
+
+/// The lanes whose word is this one.
+#[cfg(target_arch = "x86_64")]
+fn lanes_with(words: &[u32; 32], word: u32) -> u32 {
+    use std::arch::x86_64::{
+        _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32,
+        _mm_set1_epi32,
+    };
+    // SAFETY: every such processor has SSE2, and no more is read than the words.
+    unsafe {
+        let word = _mm_set1_epi32(word.cast_signed());
+        let same = |vector: usize| {
+            let of_lanes = _mm_loadu_si128(words[4 * vector..][..4].as_ptr().cast());
+            _mm_cmpeq_epi32(of_lanes, word)
+        };
+        let half = |first: usize| {
+            let [a, b, c, d] = [0, 1, 2, 3].map(|vector| same(first + vector));
+            let bytes = _mm_packs_epi16(_mm_packs_epi32(a, b), _mm_packs_epi32(c, d));
+            _mm_movemask_epi8(bytes) as u32
+        };
+        half(0) | half(4) << 16
+    }
+}
+
+/// The lanes whose word is this one.
+#[cfg(not(target_arch = "x86_64"))]
+fn lanes_with(words: &[u32; 32], word: u32) -> u32 {
+    let same = words.iter().enumerate();
+    same.fold(0, |all, (lane, other)| {
+        all | u32::from(*other == word) << lane
+    })
 }
 
 /// Lanes on their way to one operation.
@@ -553,11 +594,14 @@ impl Warp {
             Meeting::VoteBallot => self.set_results(lanes, u64::from(ballot())),
             Meeting::MatchAny => {
                 self.set_predicates(lanes, 0);
+                let low: [u32; 32] = std::array::from_fn(|lane| tile.values[lane].get());
+                let high: [u32; 32] = std::array::from_fn(|lane| tile.highs[lane].get());
+                let narrow = high.iter().fold(0, |all, high| all | high) == 0;
                 each(lanes, |lane| {
-                    let mut same = 0;
-                    each(lanes, |other| {
-                        same |= u32::from(tile.value(other) == tile.value(lane)) << other
-                    });
+                    let mut same = lanes & lanes_with(&low, low[lane]);
+                    if !narrow {
+                        same &= lanes_with(&high, high[lane]);
+                    }
                     tile.results[lane].set(same);
                 });
             }

@@ -394,6 +394,11 @@ pub(crate) trait Operation: fmt::Debug + Send + Sync {
         false
     }
 
+    /// It tells the lanes of the warp that are there, and is `activemask`.
+    fn tells_who_is_there(&self) -> bool {
+        false
+    }
+
     /// The bytes behind its warp's tile that the operation uses of each lane.
     fn brings(&self) -> u32 {
         0

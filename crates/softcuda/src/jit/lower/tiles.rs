@@ -12,7 +12,7 @@ use ptx::ast::{Immediate, Type};
 
 use crate::grid::rounds::Tiles;
 use crate::jit::decode::{Arg, RegId, Special};
-use crate::jit::program::{Body, Step};
+use crate::jit::program::{Body, Instruction, Step};
 
 /// How far the steps are followed that compute a mask.
 const MOST_STEPS: usize = 6;
@@ -21,6 +21,10 @@ const MOST_WARPS: u64 = 32;
 
 /// The tiles that the lanes of a warp name by a mask.
 pub(super) fn named_by(body: &Body, mask: RegId) -> Option<Tiles> {
+    // Where all lanes are together now, all were when the mask was computed.
+    if only_writer(body, mask).is_some_and(|writer| writer.operation.tells_who_is_there()) {
+        return Some(Tiles::WARP);
+    }
     let mut of_rows = false;
     let masks = by_lane(body, mask, 0, MOST_STEPS, &mut of_rows)?;
     let size = masks[0].trailing_ones();
@@ -30,6 +34,16 @@ pub(super) fn named_by(body: &Body, mask: RegId) -> Option<Tiles> {
     let mut others = 1..if of_rows { MOST_WARPS } else { 1 };
     let same = others.all(|warp| by_lane(body, mask, warp, MOST_STEPS, &mut true) == Some(masks));
     (named && same).then_some(tiles)
+}
+
+/// The instruction that alone writes a register, and nothing else, in all threads that come to it.
+fn only_writer(body: &Body, register: RegId) -> Option<&Instruction> {
+    let mut writers = body.steps.iter().filter_map(|step| match step {
+        Step::Instruction(step) if step.writes.contains(&register) => Some(step),
+        _ => None,
+    });
+    let writer = writers.next().filter(|_| writers.next().is_none())?;
+    (writer.guard.is_none() && writer.writes.len() == 1).then_some(writer)
 }
 
 /// What a register holds in each lane of a warp of a row, if that is computed from nothing but its
@@ -42,14 +56,7 @@ fn by_lane(
     of_rows: &mut bool,
 ) -> Option<[u64; 32]> {
     let most = most.checked_sub(1)?;
-    let mut writers = body.steps.iter().filter_map(|step| match step {
-        Step::Instruction(step) if step.writes.contains(&register) => Some(step),
-        _ => None,
-    });
-    let writer = writers.next().filter(|_| writers.next().is_none())?;
-    if writer.guard.is_some() || writer.writes.len() > 1 {
-        return None;
-    }
+    let writer = only_writer(body, register)?;
     let mut reads = vec![];
     for read in &writer.reads {
         reads.push((*read, by_lane(body, *read, warp, most, of_rows)?));

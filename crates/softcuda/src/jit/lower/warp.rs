@@ -8,7 +8,7 @@ use ptx::ast::{Immediate, Type};
 
 use super::Lower;
 use crate::grid::rounds::Wait;
-use crate::grid::warp::{MEET, Meeting, PREDICATE, STATUS_SHIFT, Tile, unmasked};
+use crate::grid::warp::{MEET, Meeting, PREDICATE, STATUS_SHIFT, Tile, plainly, unmasked};
 use crate::jit::decode::{Arg, Operation, Reader, Refusal, Takes};
 
 /// An operation, with what a lane brings and where its results go.
@@ -330,6 +330,11 @@ impl Operation for Meet {
 
     fn waits(&self) -> bool {
         true
+    }
+
+    fn tells_who_is_there(&self) -> bool {
+        let votes = plainly(self.kind) == Meeting::VoteBallot as u32;
+        votes && self.value.0 == TRUE && self.mask.is_none()
     }
 
     fn tells_nobody(&self) -> bool {

@@ -47,23 +47,9 @@ struct Does {
 pub(super) struct Flow(Vec<Does>);
 
 impl Flow {
-    /// `None` of a body without loops, or with branches by a table.
+    /// `None` of a body with branches by a table.
     pub fn of(steps: &[PendingStep<'_>], tables: &Tables) -> Option<Flow> {
-        let mut labels = vec![usize::MAX; tables.labels as usize];
-        let mut has_loops = false;
-        for (at, step) in steps.iter().enumerate() {
-            match step {
-                PendingStep::Label(label) => labels[*label as usize] = at,
-                PendingStep::Instruction(pending) => match pending.instruction.opcode.as_str() {
-                    "bra" => has_loops |= labels[target(pending)? as usize] < at,
-                    "brx" => return None,
-                    _ => {}
-                },
-            }
-        }
-        if !has_loops {
-            return None;
-        }
+        let labels = labels(steps, tables);
         let does = |step: &PendingStep<'_>| {
             let PendingStep::Instruction(pending) = step else {
                 return Some(Does::default());
@@ -79,12 +65,20 @@ impl Flow {
                     || matches!(pending.args.first(), Some(Arg::Part(..))),
                 branches: match opcode {
                     "bra" => Some(labels[target(pending)? as usize]),
+                    "brx" => return None,
                     _ => None,
                 },
                 leaves: matches!(opcode, "bra" | "ret" | "exit" | "trap"),
             })
         };
         steps.iter().map(does).collect::<Option<_>>().map(Flow)
+    }
+
+    /// Whether a step branches to one before it.
+    pub fn has_loops(&self) -> bool {
+        let all = self.0.iter().enumerate();
+        all.filter_map(|(at, does)| Some(does.branches? <= at))
+            .any(|back| back)
     }
 
     pub fn len(&self) -> usize {
@@ -121,6 +115,7 @@ impl Flow {
                     reads,
                     writes,
                     keeps: writes && (does.may || does.updates),
+                    gives_number: false,
                 };
                 events.push((*register, event));
             }

@@ -61,7 +61,7 @@ pub(super) fn roll(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
     if loops.len() < 2 {
         return;
     }
-    let Some(flow) = Flow::of(steps, tables) else {
+    let Some(flow) = Flow::of(steps, tables).filter(Flow::has_loops) else {
         return;
     };
     let search = Search {

@@ -17,8 +17,10 @@
 //! Each value that a register is given has a name, and so has what it holds where ways with
 //! different values join: a φ of static single assignment. A web is what must share a register:
 //! names that are joined. A value that is also read for itself is copied where a loop begins with
-//! it, and so it is where it joins what such a loop has left. Of one register, one name at a time
-//! is what it holds, so a copy overwrites nothing that is read later.
+//! it, and so it is where it joins what such a loop has left. A number that is read for itself is
+//! copied wherever it joins other values: `v = x < n ? in[x] : 0` often has a zero that serves as an
+//! operand, too. Of one register, one name at a time is what it holds, so a copy overwrites nothing
+//! that is read later.
 
 use std::collections::HashMap;
 
@@ -32,7 +34,7 @@ use crate::jit::program::Tables;
 /// The most registers times blocks of a body in which registers are looked at.
 const MOST: usize = 1 << 20;
 
-/// Gives webs registers of their own, in a body with loops.
+/// Gives webs registers of their own.
 pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
     let Some(flow) = Flow::of(steps, tables) else {
         return;
@@ -42,10 +44,14 @@ pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
         return;
     }
     let mut events: HashMap<RegId, Vec<Event>> = HashMap::new();
-    for at in 0..steps.len() {
-        for event in flow.events(at) {
-            let known = events.entry(event.0).or_default();
-            known.push(event.1);
+    for (at, step) in steps.iter().enumerate() {
+        for (register, event) in flow.events(at) {
+            let gives_number = gives_number(step);
+            let known = events.entry(register).or_default();
+            known.push(Event {
+                gives_number,
+                ..event
+            });
         }
     }
     let passed = tables.incoming.iter().chain(&tables.outgoing);
@@ -94,6 +100,17 @@ pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
     }
 }
 
+/// Whether a step puts a number into a register.
+fn gives_number(step: &PendingStep<'_>) -> bool {
+    match step {
+        PendingStep::Instruction(pending) => {
+            let is_number = matches!(pending.args[..], [_, Arg::Imm(_)]);
+            pending.instruction.opcode == "mov" && is_number
+        }
+        PendingStep::Label(_) => false,
+    }
+}
+
 fn copy(pos: Pos, wide: bool, to: RegId, from: RegId) -> PendingStep<'static> {
     let text = if wide { "mov.b64" } else { "mov.b32" };
     let args = vec![Arg::Reg(to), Arg::Reg(from)];
@@ -127,6 +144,8 @@ pub(super) struct Event {
     pub writes: bool,
     /// What the register held before may be there still when it was written, or a part of it.
     pub keeps: bool,
+    /// It writes a number.
+    pub gives_number: bool,
 }
 
 /// How a block is come to from another.
@@ -321,17 +340,19 @@ impl Webs {
                 }
             }
         }
-        // What a loop that has a copy leaves, where it joins what was copied.
+        let is_number = |name: Name| match name {
+            name if (1..joins).contains(&name) => events[name - 1].gives_number,
+            _ => false,
+        };
+        // Numbers, and what a loop that has a copy leaves, where it joins what was copied.
         loop {
             let count = others.len();
             others.retain(|block| {
                 let came = webs.came(graph, *block);
                 let copied = came.iter().copied().filter(|name| {
-                    is_for_itself(*name, *block)
-                        && came
-                            .iter()
-                            .chain([&(joins + block)])
-                            .any(|other| webs.is_cut(*name, *other))
+                    let is_cut = |other: Name| webs.is_cut(*name, other);
+                    let begins = is_cut(joins + block) || came.iter().any(|other| is_cut(*other));
+                    is_for_itself(*name, *block) && (is_number(*name) || begins)
                 });
                 let copied: Vec<Name> = copied.collect();
                 if copied.is_empty() {
@@ -537,6 +558,17 @@ mod tests {
             let (registers, again) = kernel(&body);
             // `%r0` and `%p0` are not named.
             assert_eq!((registers, again), (4 + own, own > 0), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_number_stays_one_where_others_join_it() {
+        for (number, own) in [("7", 1), ("%r2", 0)] {
+            let (registers, _) = kernel(&format!(
+                "mov.u32 %r3, {number}; mov.u32 %r0, %r3; @%p1 bra out; mov.u32 %r3, %r2;
+                out: add.u32 %r0, %r0, %r3;"
+            ));
+            assert_eq!(registers, 5 + own, "{number}");
         }
     }
 }

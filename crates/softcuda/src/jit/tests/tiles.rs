@@ -274,3 +274,63 @@ fn volatile_flags() {
         same(&body, [64, 1, 1], 5).expect("nothing faults");
     }
 }
+
+/// The mask of those that are there, for all lanes of a warp, for those that took a branch, and
+/// after some have ended; and operations of older PTX, which have no mask.
+#[test]
+fn lanes_that_are_there() {
+    let there = "mov.u32 %r20, %laneid; activemask.b32 %r25; mad.lo.u32 %r4, %r2, 77, 5;
+        and.b32 %r7, %r2, %r3; setp.eq.u32 %p1, %r7, 0; brev.b32 %r12, %r25; clz.b32 %r12, %r12;";
+    let what = "shfl.sync.idx.b32 %r5|%p2, %r4, %r12, 31, %r25; selp.u32 %r6, 3, 4, %p2;
+        mad.lo.u32 %r9, %r5, 31, %r6; shfl.sync.idx.b32 %r5, %r4, 7, 31, %r25;
+        mad.lo.u32 %r9, %r5, 31, %r6; vote.sync.ballot.b32 %r5, %p1, %r25;
+        mad.lo.u32 %r9, %r9, 31, %r5; redux.sync.add.u32 %r5, %r4, %r25;
+        mad.lo.u32 %r9, %r9, 31, %r5; vote.sync.all.pred %p3, %p1, %r25;
+        @%p3 add.u32 %r9, %r9, 7; mad.lo.u32 %r9, %r9, 31, %r25;";
+    let older = "vote.ballot.b32 %r25, %p1; mad.lo.u32 %r9, %r9, 31, %r25;
+        vote.any.pred %p2, %p1; @%p2 add.u32 %r9, %r9, 3; shfl.idx.b32 %r5, %r4, %r12, 31;
+        mad.lo.u32 %r9, %r9, 31, %r5;";
+    for body in [
+        format!("{there} {what}"),
+        format!(
+            "setp.lt.u32 %p4, %r1, 3; @%p4 bra past; {there} {what} past: add.u32 %r9, %r9, 1;"
+        ),
+        format!("and.b32 %r10, %r1, 9; setp.eq.u32 %p4, %r10, 1; @%p4 ret; {there} {what}"),
+        format!("{there} setp.gt.u32 %p4, %r1, 17; @%p4 ret; bar.warp.sync %r25; {what}"),
+        format!("{there} {older}"),
+        format!(
+            "{there} setp.lt.u32 %p4, %r1, 6; @%p4 bra past; {older} past: add.u32 %r9, %r9, 1;"
+        ),
+    ] {
+        check(&body);
+    }
+}
+
+/// Masks that part the lanes of a warp by what they hold.
+#[test]
+fn lanes_of_one_key() {
+    for keys in [1, 2, 5, 17, 64] {
+        for (ty, key) in [("b32", "%r7"), ("b64", "%rd5")] {
+            let body = format!(
+                "mov.u32 %r20, %laneid; mad.lo.u32 %r4, %r2, 77, 5; mul.lo.u32 %r7, %r2, 2654435;
+                shr.u32 %r7, %r7, 7; rem.u32 %r7, %r7, {keys}; cvt.u64.u32 %rd5, %r7;
+                shl.b64 %rd5, %rd5, 32; and.b32 %r8, %r20, 1; cvt.u64.u32 %rd6, %r8;
+                or.b64 %rd5, %rd5, %rd6; activemask.b32 %r24;
+                match.any.sync.{ty} %r25, {key}, %r24;
+                redux.sync.add.u32 %r5, %r4, %r25; mad.lo.u32 %r9, %r5, 31, %r25;
+                brev.b32 %r6, %r25; clz.b32 %r6, %r6; shfl.sync.idx.b32 %r5|%p2, %r4, %r6, 31, %r25;
+                mad.lo.u32 %r9, %r9, 31, %r5; and.b32 %r10, %r4, 4; setp.eq.u32 %p1, %r10, 0;
+                vote.sync.ballot.b32 %r5, %p1, %r25; mad.lo.u32 %r9, %r9, 31, %r5;
+                setp.eq.u32 %p3, %r6, %r20; @%p3 bra past; bar.warp.sync %r24; add.u32 %r9, %r9, 1;
+                bra end; past: bar.warp.sync %r24; add.u32 %r9, %r9, 3; end:"
+            );
+            check(&body);
+        }
+    }
+    // The first lanes of a warp name themselves alone, and the others wait for each other.
+    check(
+        "mov.u32 %r20, %laneid; setp.lt.u32 %p1, %r20, 3; mov.u32 %r21, 1; shl.b32 %r21, %r21, %r20;
+        selp.b32 %r25, %r21, -8, %p1; mad.lo.u32 %r4, %r2, 77, 5; @%p1 add.u32 %r4, %r4, 1;
+        redux.sync.add.u32 %r9, %r4, %r25; bar.warp.sync %r25; add.u32 %r9, %r9, %r25;",
+    );
+}

@@ -39,7 +39,8 @@ impl Known {
             Some(u32::MAX) => Tiles::WARP,
             _ => wait.tiles?,
         };
-        let is = |meeting: Meeting| wait.kind == meeting as u32;
+        let kind = warp::plainly(wait.kind);
+        let is = |meeting: Meeting| kind == meeting as u32;
         if let Some(vote) = [VoteAll, VoteAny, VoteUni, VoteBallot]
             .into_iter()
             .find(|m| is(*m))
