@@ -64,7 +64,7 @@ impl Flow {
                 updates: opcode::has(opcode, Fact::UpdatesFirst)
                     || matches!(pending.args.first(), Some(Arg::Part(..))),
                 branches: match opcode {
-                    "bra" => Some(labels[target(pending)? as usize]),
+                    "bra" => Some(labels[target(pending)? as usize]).filter(|at| *at < steps.len()),
                     "brx" => return None,
                     _ => None,
                 },

@@ -39,6 +39,9 @@ pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
     let Some(flow) = Flow::of(steps, tables) else {
         return;
     };
+    if steps.is_empty() {
+        return;
+    }
     let graph = Graph::of(&flow);
     if graph.first.len() * tables.registers.len() > MOST {
         return;

@@ -37,7 +37,7 @@ use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
 use crate::jit::lower::entry::Entry;
 use crate::jit::lower::function::slot;
-use crate::jit::spmd::{Class, Exit, Target, WIDEST, WIDTH, Wide};
+use crate::jit::spmd::{Class, Exit, Rows, Target, WIDEST, WIDTH, Wide};
 
 /// What the wide form needs, while a function is lowered.
 pub(in crate::jit::lower) struct WideForm {
@@ -215,9 +215,18 @@ impl Lower<'_> {
         self.set_resume(0);
         let threads = self.in_groups();
         let width = self.width() as i64;
-        let left = self.b.ins().isub(threads, first);
-        let fits = IntCC::UnsignedGreaterThanOrEqual;
-        let fits = self.b.ins().icmp_imm(fits, left, width);
+        let fits = match self.unit.rows {
+            Rows::WithRest => {
+                let left = self.b.ins().isub(threads, first);
+                let fits = IntCC::UnsignedGreaterThanOrEqual;
+                self.b.ins().icmp_imm(fits, left, width)
+            }
+            // What is known of wide groups is so where they make up rows.
+            _ => {
+                let odd = self.b.ins().band_imm(threads, width - 1);
+                self.b.ins().icmp_imm(IntCC::Equal, odd, 0)
+            }
+        };
         let goes = self.b.create_block();
         self.b
             .ins()
