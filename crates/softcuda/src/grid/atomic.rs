@@ -458,14 +458,17 @@ mod tests {
     /// Rows of numbers from any word on, and some of one place, by several threads at once.
     #[test]
     fn all_that_is_added_is_there() {
-        const TURNS: u64 = 2000;
+        const TURNS: u64 = 20_000;
+        let begin = std::sync::Barrier::new(3);
         let mut cells = [0u128; 4];
         let base = cells.as_mut_ptr() as u64;
         let mut doubles = [0u128; 5];
         let of_doubles = doubles.as_mut_ptr() as u64;
         std::thread::scope(|scope| {
             for thread in 0..3 {
+                let begin = &begin;
                 scope.spawn(move || {
+                    begin.wait();
                     for turn in 0..TURNS {
                         let first = (turn + thread) % 7;
                         let row = (0..8).map(|lane| base + 4 * (first + lane));

@@ -31,7 +31,8 @@ use super::loops::{Flow, is_wide, rename};
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::program::Tables;
 
-/// The most registers times blocks of a body in which registers are looked at.
+/// The most blocks of a body in which registers are looked at, and registers times blocks.
+const MOST_BLOCKS: usize = 1000;
 const MOST: usize = 1 << 20;
 
 /// Gives webs registers of their own.
@@ -42,10 +43,12 @@ pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
     if steps.is_empty() {
         return;
     }
-    let graph = Graph::of(&flow);
-    if graph.first.len() * tables.registers.len() > MOST {
+    let mut graph = Graph::of(&flow);
+    let blocks = graph.first.len();
+    if blocks > MOST_BLOCKS || blocks * tables.registers.len() > MOST {
         return;
     }
+    graph.dominators = graph.find_dominators();
     let mut events: HashMap<RegId, Vec<Event>> = HashMap::new();
     for (at, step) in steps.iter().enumerate() {
         for (register, event) in flow.events(at) {
@@ -166,7 +169,7 @@ struct Graph {
     block_of: Vec<usize>,
     before: Vec<Vec<(usize, Edge)>>,
     behind: Vec<Vec<usize>>,
-    /// By block, the blocks on all ways to it.
+    /// By block, the blocks on all ways to it, once they are found.
     dominators: Vec<Vec<bool>>,
 }
 
@@ -202,15 +205,13 @@ impl Graph {
                 behind[block].push(to);
             }
         }
-        let mut graph = Graph {
+        Graph {
             first,
             block_of,
             before,
             behind,
             dominators: vec![],
-        };
-        graph.dominators = graph.find_dominators();
-        graph
+        }
     }
 
     fn find_dominators(&self) -> Vec<Vec<bool>> {

@@ -41,6 +41,8 @@ impl Group {
         use Special::*;
         match special {
             Tid(_) if self.rows == Rows::Across => Class::Varying,
+            // A group begins anywhere in a warp.
+            Laneid | Warpid if self.rows == Rows::WithRest => Class::Varying,
             Tid(0) | Laneid => Class::Affine(1),
             LanemaskEq | LanemaskLe | LanemaskLt | LanemaskGe | LanemaskGt | Clock | ClockHi
             | Clock64 | Globaltimer | GlobaltimerLo | GlobaltimerHi => Class::Varying,

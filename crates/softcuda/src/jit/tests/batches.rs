@@ -14,6 +14,7 @@ fn adding(place: &str, add: &str) -> String {
         mov.b32 %f1, %r10; cvt.f64.f32 %fd1, %f1; mul.f64 %fd1, %fd1, 0d3FF5555555555555;
         {place}
         mul.wide.u32 %rd6, %r12, 8; add.u64 %rd6, %rd1, %rd6;
+        mul.wide.u32 %rd8, %r12, 4; add.u64 %rd8, %rd1, %rd8;
         {add}"
     )
 }
@@ -37,6 +38,7 @@ fn in_the_order_of_threads() {
             "atom.global.add.f32 %f2, [%rd6], %f1;",
             "red.global.add.f64 [%rd6], %fd1;",
             "red.add.f32 [%rd6+4], %f1; red.add.f64 [%rd6+4096], %fd1;",
+            "red.global.add.f32 [%rd8+8], %f1; red.global.add.f64 [%rd6+4104], %fd1;",
         ] {
             for block in BLOCKS {
                 same(&adding(place, add), block, N).expect("nothing faults");
@@ -82,7 +84,7 @@ fn each_sum_by_itself() {
         let add = format!(
             "mov.b32 %f1, {bits}; and.b32 %r13, %r2, 3; setp.eq.u32 %p1, %r13, 1;
             @%p1 mov.b32 %f1, 0x80000001; setp.eq.u32 %p1, %r13, 2; @%p1 neg.f32 %f1, %f1;
-            red.global.add.f32 [%rd6], %f1;"
+            red.global.add.f32 [%rd6], %f1; red.global.add.f32 [%rd8+4096], %f1;"
         );
         for place in PLACES {
             same(&adding(place, &add), [64, 1, 1], N).expect("nothing faults");

@@ -22,6 +22,7 @@ mod attack_straight;
 mod attack_sums;
 mod attack_tiles;
 mod attack_tiles_of_lanes;
+mod attack_webs_and_rows;
 mod basics;
 mod batches;
 mod blocks;
