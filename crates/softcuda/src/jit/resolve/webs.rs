@@ -192,7 +192,7 @@ impl Graph {
         }
         let count = first.len();
         let (mut before, mut behind) = (vec![vec![]; count], vec![vec![]; count]);
-        for block in 0..count {
+        for (block, behind) in behind.iter_mut().enumerate() {
             let last = first.get(block + 1).map_or(flow.len(), |next| *next) - 1;
             let falls = !flow.leaves(last) && block + 1 < count;
             let branches = flow.branches(last);
@@ -202,7 +202,7 @@ impl Graph {
                 .chain(falls.then_some((block + 1, Edge::Falls)))
             {
                 before[to].push((block, edge));
-                behind[block].push(to);
+                behind.push(to);
             }
         }
         Graph {

@@ -372,8 +372,11 @@ enum End {
     Leaves(If),
 }
 
+/// A step, and when it is done.
+type Guarded = (Option<If>, Do);
+
 struct Program {
-    blocks: Vec<(Vec<(Option<If>, Do)>, End)>,
+    blocks: Vec<(Vec<Guarded>, End)>,
     /// All threads go one way: conditions are of the first two words and the first long one.
     together: bool,
 }
