@@ -144,7 +144,11 @@ impl Writer<'_> {
             self.line("mad.lo.u32 %sum, %sum, 31, %j;");
         }
         if self.random.below(6) == 0 {
-            self.line("cvt.u32.u64 %t, %b; sub.u32 %t, %t, %low; xor.b32 %sum, %sum, %t;");
+            // A pointer that nothing was written to is 0, wherever the buffer lies.
+            self.line(
+                "cvt.u32.u64 %t, %b; sub.u32 %t, %t, %low; setp.ne.u64 %p, %b, 0;
+                selp.b32 %t, %t, 0, %p; xor.b32 %sum, %sum, %t;",
+            );
         }
     }
 
