@@ -38,6 +38,8 @@ struct Does {
     may: bool,
     /// What it writes to, or a part of that, it may have read before.
     updates: bool,
+    /// It writes a number.
+    gives_number: bool,
     /// The step that it branches to.
     branches: Option<usize>,
     /// It does not go on with the step behind it, unless it does nothing.
@@ -63,6 +65,7 @@ impl Flow {
                 may: pending.guard.is_some(),
                 updates: opcode::has(opcode, Fact::UpdatesFirst)
                     || matches!(pending.args.first(), Some(Arg::Part(..))),
+                gives_number: opcode == "mov" && matches!(pending.args[..], [_, Arg::Imm(_)]),
                 branches: match opcode {
                     "bra" => Some(labels[target(pending)? as usize]).filter(|at| *at < steps.len()),
                     "brx" => return None,
@@ -115,7 +118,7 @@ impl Flow {
                     reads,
                     writes,
                     keeps: writes && (does.may || does.updates),
-                    gives_number: false,
+                    gives_number: does.gives_number,
                 };
                 events.push((*register, event));
             }

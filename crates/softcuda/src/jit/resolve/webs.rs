@@ -18,9 +18,9 @@
 //! different values join: a φ of static single assignment. A web is what must share a register:
 //! names that are joined. A value that is also read for itself is copied where a loop begins with
 //! it, and so it is where it joins what such a loop has left. A number that is read for itself is
-//! copied wherever it joins other values: `v = x < n ? in[x] : 0` often has a zero that serves as an
-//! operand, too. Of one register, one name at a time is what it holds, so a copy overwrites nothing
-//! that is read later.
+//! copied wherever it joins other values: `v = x < n ? in[x] : 0` often has a zero that serves as
+//! an operand, too. Of one register, one name at a time is what it holds, so a copy overwrites
+//! nothing that is read later.
 
 use std::collections::HashMap;
 
@@ -30,6 +30,7 @@ use super::body::{Pending, PendingStep};
 use super::loops::{Flow, is_wide, rename};
 use crate::jit::decode::{Arg, RegId};
 use crate::jit::program::Tables;
+use crate::jit::spmd::dominators;
 
 /// The most blocks of a body in which registers are looked at, and registers times blocks.
 const MOST_BLOCKS: usize = 1000;
@@ -40,7 +41,19 @@ pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
     let Some(flow) = Flow::of(steps, tables) else {
         return;
     };
-    if steps.is_empty() {
+    let mut events: HashMap<RegId, Vec<Event>> = HashMap::new();
+    for at in 0..steps.len() {
+        for (register, event) in flow.events(at) {
+            events.entry(register).or_default().push(event);
+        }
+    }
+    let passed = tables.incoming.iter().chain(&tables.outgoing);
+    passed.for_each(|(register, _)| _ = events.remove(register));
+    events.retain(|register, events| {
+        let is_integer = is_wide(tables.registers[register.0 as usize]).is_some();
+        is_integer && events.iter().filter(|event| event.writes).count() > 1
+    });
+    if events.is_empty() {
         return;
     }
     let mut graph = Graph::of(&flow);
@@ -49,29 +62,12 @@ pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
         return;
     }
     graph.dominators = graph.find_dominators();
-    let mut events: HashMap<RegId, Vec<Event>> = HashMap::new();
-    for (at, step) in steps.iter().enumerate() {
-        for (register, event) in flow.events(at) {
-            let gives_number = gives_number(step);
-            let known = events.entry(register).or_default();
-            known.push(Event {
-                gives_number,
-                ..event
-            });
-        }
-    }
-    let passed = tables.incoming.iter().chain(&tables.outgoing);
-    passed.for_each(|(register, _)| _ = events.remove(register));
     let mut registers: Vec<RegId> = events.keys().copied().collect();
     registers.sort_unstable_by_key(|register| register.0);
     let mut copies = vec![];
     for register in registers {
         let ty = tables.registers[register.0 as usize];
         let events = &events[&register];
-        let writers = events.iter().filter(|event| event.writes).count();
-        if is_wide(ty).is_none() || writers < 2 {
-            continue;
-        }
         let Some(webs) = Webs::of(&graph, events) else {
             continue;
         };
@@ -103,17 +99,6 @@ pub(super) fn split(steps: &mut Vec<PendingStep<'_>>, tables: &mut Tables) {
             PendingStep::Label(_) => None,
         });
         steps.insert(at, copy(pos.unwrap_or_default(), wide, to, from));
-    }
-}
-
-/// Whether a step puts a number into a register.
-fn gives_number(step: &PendingStep<'_>) -> bool {
-    match step {
-        PendingStep::Instruction(pending) => {
-            let is_number = matches!(pending.args[..], [_, Arg::Imm(_)]);
-            pending.instruction.opcode == "mov" && is_number
-        }
-        PendingStep::Label(_) => false,
     }
 }
 
@@ -169,8 +154,8 @@ struct Graph {
     block_of: Vec<usize>,
     before: Vec<Vec<(usize, Edge)>>,
     behind: Vec<Vec<usize>>,
-    /// By block, the blocks on all ways to it, once they are found.
-    dominators: Vec<Vec<bool>>,
+    /// By block, see [`find_dominators`](Self::find_dominators), once they are found.
+    dominators: Vec<Option<usize>>,
 }
 
 impl Graph {
@@ -214,26 +199,17 @@ impl Graph {
         }
     }
 
-    fn find_dominators(&self) -> Vec<Vec<bool>> {
-        let count = self.first.len();
-        let mut all = vec![vec![true; count]; count];
-        all[0] = (0..count).map(|block| block == 0).collect();
-        loop {
-            let mut changes = false;
-            for block in 1..count {
-                let mut now = vec![true; count];
-                for (before, _) in &self.before[block] {
-                    let of = now.iter_mut().zip(&all[*before]);
-                    of.for_each(|(now, before)| *now &= before);
-                }
-                now[block] = true;
-                changes |= now != all[block];
-                all[block] = now;
-            }
-            if !changes {
-                return all;
-            }
-        }
+    /// By block, its immediate dominator; the first block is its own.
+    fn find_dominators(&self) -> Vec<Option<usize>> {
+        let before = |edges: &Vec<(usize, Edge)>| edges.iter().map(|(from, _)| *from).collect();
+        let before: Vec<Vec<usize>> = self.before.iter().map(before).collect();
+        dominators(&before, 0)
+    }
+
+    /// Whether a block is on all ways to another one.
+    fn dominates(&self, one: usize, other: usize) -> bool {
+        let next = |block: &usize| self.dominators[*block].filter(|next| next != block);
+        std::iter::successors(next(&other), next).any(|block| block == one)
     }
 
     /// Whether a block begins a loop: one that does not come before it leads to it.
@@ -330,7 +306,7 @@ impl Webs {
         };
         let is_for_itself = |name: Name, block: usize| {
             let from = comes_from(name);
-            read[name] && from.is_none_or(|from| from != block && graph.dominators[block][from])
+            read[name] && from.is_none_or(|from| graph.dominates(from, block))
         };
         let joined = |block: &usize| begins[*block] == Some(joins + block) && lives[*block];
         let (heads, mut others): (Vec<usize>, Vec<usize>) = (0..blocks)

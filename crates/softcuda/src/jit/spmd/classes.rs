@@ -63,8 +63,8 @@ pub(super) struct Known {
     assumed: HashMap<usize, Kind>,
 }
 
-/// The class of each register in groups of threads. `is_zero` tells, by register, whether it is 0 in
-/// all threads.
+/// The class of each register in groups of threads. `is_zero` tells, by register, whether it is 0
+/// in all threads.
 pub(super) fn of(
     body: &Body,
     control: &Control,

@@ -115,9 +115,17 @@ impl Control {
     }
 }
 
-/// By block, its immediate post-dominator: the iteration of Cooper, Harvey and Kennedy on the
-/// reversed graph. `None` where that is `end`, or where no way leads to the end.
+/// By block before `end`, its immediate post-dominator. `None` where that is `end`, or where no way
+/// leads to the end.
 pub(in crate::jit) fn post_dominators(successors: &[Vec<usize>], end: usize) -> Vec<Option<usize>> {
+    let joins = dominators(successors, end).into_iter().take(end);
+    joins.map(|join| join.filter(|join| *join != end)).collect()
+}
+
+/// By block, its immediate post-dominator, of which the last is `end`; or, of a graph given by the
+/// blocks before each, its immediate dominator, of which the last is the first block. The iteration
+/// of Cooper, Harvey and Kennedy. `None` where no way leads there.
+pub(in crate::jit) fn dominators(successors: &[Vec<usize>], end: usize) -> Vec<Option<usize>> {
     const NONE: usize = usize::MAX;
     let count = successors.len();
     let mut predecessors = vec![vec![]; count];
@@ -181,9 +189,8 @@ pub(in crate::jit) fn post_dominators(successors: &[Vec<usize>], end: usize) -> 
             }
         }
     }
-    (0..end)
-        .map(|block| Some(dominator[block]).filter(|join| *join != NONE && *join != end))
-        .collect()
+    let known = |block| Some(block).filter(|block| *block != NONE);
+    dominator.into_iter().map(known).collect()
 }
 
 /// What the guard of a step says, as far as it is a comparison right before, of what has not

@@ -73,7 +73,7 @@ use most::Zeros;
 pub(crate) use apart::Apart;
 pub(crate) use classes::in_rows;
 pub(crate) use columns::Column;
-pub(in crate::jit) use control::{compared, post_dominators};
+pub(in crate::jit) use control::{compared, dominators, post_dominators};
 pub(crate) use granted::Granted;
 pub(crate) use masks::{Loop, Masked, by_first};
 pub(crate) use next::{Distance, streams_of_threads};
