@@ -210,8 +210,14 @@ pub(crate) fn current() -> Result<sys::CUcontext> {
 pub(crate) fn bind_some(context: &CudaContext) -> Result<()> {
     match HAS_CONTEXT.get() {
         true => Ok(()),
-        false => bind(context),
+        false => bind_first(context),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn bind_first(context: &CudaContext) -> Result<()> {
+    bind(context)
 }
 
 static INJECTING: AtomicBool = AtomicBool::new(false);

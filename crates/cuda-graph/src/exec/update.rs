@@ -188,7 +188,7 @@ impl Exec {
         let (op, id) = (op.borrow(), node.id_ref());
         if let Some(launch) = op.launch()
             && op.of_communicator().is_none()
-            && self.updates_plainly(id, launch)?
+            && (self.updates_plainly::<true>(id, launch)? || self.updates_plain(id, launch)?)
         {
             return Ok(());
         }
@@ -197,11 +197,17 @@ impl Exec {
 
     /// Updates a node by a plain launch, in the place of one with the same outline. Most updates
     /// are such, and there is little to ask then. Returns `false` for all others.
+    ///
+    /// With `AT_ONCE` it lies in its callers, and serves the most frequent ones alone: those of the
+    /// root's nodes, by the thread that owns the definition's lock.
     #[inline(always)]
-    fn updates_plainly(&mut self, id: &NodeId, op: &KernelOp) -> Result<bool> {
+    fn updates_plainly<const AT_ONCE: bool>(&mut self, id: &NodeId, op: &KernelOp) -> Result<bool> {
         let Some((source, _)) = &self.source else {
             return Ok(false);
         };
+        if AT_ONCE && id.body != 0 {
+            return Ok(false);
+        }
         if id.hierarchy != source.id || self.optimized.is_some() || self.context.is_some() {
             return Ok(false);
         }
@@ -212,20 +218,44 @@ impl Exec {
             return Ok(false);
         };
         driver::bind_some(&source.context)?;
-        let state = source.look();
-        let Some(raw) = state.handle_of(id) else {
-            return Ok(false);
+        let set = {
+            let Some(state) = source.look_as::<AT_ONCE>() else {
+                return Ok(false);
+            };
+            let Some(raw) = state.handle_of(id) else {
+                return Ok(false);
+            };
+            alike.set_in(&source.context, self.raw, raw)
         };
-        if let Err(error) = alike.set_in(&source.context, self.raw, raw) {
-            drop(state);
-            return Err(error.about(self.table.name(*id), "updating"));
-        }
-        drop(state);
-        if !alike.assign() {
-            let old = std::mem::replace(now, op.clone());
-            self.replaced(*id, old.into_any(), op.owners());
+        match set {
+            Err(error) => return Err(self.update_failed(*id, error)),
+            Ok(()) if !alike.assign() => self.replace_plain(*id, op),
+            Ok(()) => {}
         }
         Ok(true)
+    }
+
+    /// As [`updates_plainly`](Exec::updates_plainly), in bodies and other threads too.
+    #[cold]
+    #[inline(never)]
+    fn updates_plain(&mut self, id: &NodeId, op: &KernelOp) -> Result<bool> {
+        self.updates_plainly::<false>(id, op)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn update_failed(&self, id: NodeId, error: Error) -> Error {
+        error.about(self.table.name(id), "updating")
+    }
+
+    /// Puts a launch in the place of another one that holds something else.
+    #[cold]
+    #[inline(never)]
+    fn replace_plain(&mut self, id: NodeId, op: &KernelOp) {
+        if let Some(now) = self.table.own(&id) {
+            let old = std::mem::replace(now, AnyOp::Kernel(op.clone()));
+            self.replaced(id, old, op.owners());
+        }
     }
 
     /// Lets go of what a node did, and `now` does not hold too, once no launch uses it. No launch

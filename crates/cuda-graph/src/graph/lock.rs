@@ -64,18 +64,21 @@ impl<T> Lock<T> {
     /// Waits for the lock.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        if self.owner == NUMBER.get() && self.enter() {
-            return Guard {
-                lock: self,
-                shared: None,
-                not_send: PhantomData,
-            };
-        }
-        self.lock_shared()
+        self.lock_at_once().unwrap_or_else(|| self.lock_shared())
+    }
+
+    /// The lock, if this thread owns it and no other thread took it ever.
+    #[inline(always)]
+    pub(crate) fn lock_at_once(&self) -> Option<Guard<'_, T>> {
+        (self.owner == NUMBER.get() && self.enter()).then(|| Guard {
+            lock: self,
+            shared: None,
+            not_send: PhantomData,
+        })
     }
 
     /// Lets the owner in, unless the lock is shared.
-    #[inline]
+    #[inline(always)]
     fn enter(&self) -> bool {
         assert!(
             !self.owned.load(Ordering::Relaxed),

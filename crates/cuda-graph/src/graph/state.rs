@@ -200,6 +200,16 @@ impl Hierarchy {
         self.state.lock()
     }
 
+    /// As [`look`](Hierarchy::look). With `AT_ONCE` nothing if it is not this thread's lock, or
+    /// another thread took it ever.
+    #[inline(always)]
+    pub(crate) fn look_as<const AT_ONCE: bool>(&self) -> Option<impl Deref<Target = State> + '_> {
+        match AT_ONCE {
+            true => self.state.lock_at_once(),
+            false => Some(self.state.lock()),
+        }
+    }
+
     #[inline]
     pub(crate) fn lock(&self) -> Locked<'_> {
         Locked {

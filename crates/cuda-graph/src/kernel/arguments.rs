@@ -507,7 +507,7 @@ impl Arguments {
     #[inline(always)]
     pub(crate) unsafe fn has_owners_of_alike(&self, other: &Arguments, count: usize) -> bool {
         if count > self.owners.inline_size() {
-            return self.has_owners_of(other);
+            return self.has_many_owners_of(other);
         }
         // SAFETY: by the caller: so few lie in place.
         let (own, other) = unsafe {
@@ -517,6 +517,12 @@ impl Arguments {
         };
         let mut owners = own.iter().zip(other);
         owners.all(|(own, other)| Arc::ptr_eq(own, other))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn has_many_owners_of(&self, other: &Arguments) -> bool {
+        self.has_owners_of(other)
     }
 
     /// As [`assign`](Arguments::assign), without asking where the values lie, and without the rest:
