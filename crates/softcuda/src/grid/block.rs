@@ -429,9 +429,8 @@ impl Block {
     /// Every thread is ready to start, and nobody waits.
     fn reset_waits(&mut self) {
         let mut left = self.threads.len() as u32;
-        let groups = left.is_multiple_of(WIDTH as u32);
         for warp in &mut self.warps {
-            warp.reset(left.min(32), groups);
+            warp.reset(left.min(32));
             left -= left.min(32);
         }
         if self.barriers_open.get() != 0 {

@@ -387,9 +387,8 @@ impl Warp {
         unsafe { &*self.tile.get() }
     }
 
-    /// A warp with `lanes` lanes, all ready to start; in groups, if whole groups make up a row of
-    /// the block's threads.
-    pub fn reset(&mut self, lanes: u32, groups: bool) {
+    /// A warp with `lanes` lanes, all ready to start; those that make groups, together.
+    pub fn reset(&mut self, lanes: u32) {
         let exist = (1u64 << lanes) as u32;
         let exist = exist.wrapping_sub(1);
         self.ready.set(exist);
@@ -399,8 +398,9 @@ impl Warp {
         self.open.set(0);
         let tile = self.tile();
         tile.all_stand(START);
-        let together = tile.together.iter();
-        together.for_each(|group| group.set(u32::from(groups)));
+        for (group, together) in (1..).zip(&tile.together) {
+            together.set(u32::from(lanes >= group * WIDTH as u32));
+        }
     }
 
     /// Lanes that have ended, or never were.

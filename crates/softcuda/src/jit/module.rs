@@ -361,7 +361,7 @@ pub(crate) struct Kernel {
     groups_matter: Option<bool>,
     /// Its code: for blocks whose rows are whole warps, or for all; for other rows of groups; and
     /// for rows that are none.
-    codes: [OnceLock<Result<Code, CompileError>>; 3],
+    codes: [OnceLock<Result<Code, CompileError>>; 5],
 }
 
 impl std::fmt::Debug for Kernel {
@@ -413,7 +413,7 @@ impl Kernel {
             function: at,
             rows_matter,
             groups_matter: in_vectors.then_some(waits),
-            codes: [const { OnceLock::new() }; 3],
+            codes: [const { OnceLock::new() }; 5],
         }
     }
 
@@ -459,12 +459,14 @@ impl Kernel {
 
     fn code(&self, rows: Rows) -> Result<&Code, CompileError> {
         // Each kernel has cells of its own, so threads compile different kernels at once.
-        let [usual, other, none] = &self.codes;
+        let [usual, other, none, row, across] = &self.codes;
         let code = match rows {
             Rows::OfWarps => usual,
             Rows::Any if self.rows_matter => other,
             Rows::Any => usual,
             Rows::WithRest | Rows::Across => none,
+            Rows::RowAndRest => row,
+            Rows::AcrossAndRest => across,
         };
         let code = code.get_or_init(|| self.make_code(rows));
         code.as_ref().map_err(Clone::clone)

@@ -43,7 +43,7 @@ use crate::jit::liveness::{AtWait, Kept};
 use crate::jit::object::Outside;
 use crate::jit::program::Step;
 use crate::jit::recompute::{self, recomputed};
-use crate::jit::spmd::{Plan, Rows};
+use crate::jit::spmd::Plan;
 
 /// With this many places to go on from, or fewer, a lane finds its own by comparing.
 const FEW: usize = 3;
@@ -168,6 +168,11 @@ fn numbered(
 }
 
 impl Rounds {
+    /// The loop over lanes, which takes a bit for each lane that has a turn.
+    pub fn head(&self) -> Block {
+        self.head
+    }
+
     /// Where in the tile the arrays of these registers begin; what is computed again has none.
     pub fn places_of(&self, list: &[RegId]) -> Vec<(RegId, usize)> {
         let place = |register: &RegId| Some((*register, *self.places.get(register)?));
@@ -353,12 +358,14 @@ impl Lower<'_> {
                 dispatch: self.b.create_block(),
                 over,
                 again: plan.paces.iter().map(|_| self.b.create_block()).collect(),
+                rest: self.new_rest(),
             };
             self.new_lanes(plan, latch, Some(turns));
             self.lower_groups(None);
             self.close_regions();
             self.b.switch_to_block(apart);
             self.alone();
+            self.no_rest();
             self.b.ins().jump(over, &[]);
             self.b.switch_to_block(begin);
             self.alone();
@@ -540,7 +547,7 @@ impl Lower<'_> {
 
     /// Whether what is lowered is for groups that may go across the rows of a block.
     pub(super) fn goes_across(&self) -> bool {
-        self.unit.rows == Rows::Across && self.rounds() && self.form() != Form::Thread
+        self.unit.rows.goes_across() && self.rounds() && self.form() != Form::Thread
     }
 
     /// The number of the lane's thread in its block.
@@ -804,7 +811,14 @@ impl Lower<'_> {
         let less = self.b.ins().iadd_imm(lanes, -1);
         let left = self.b.ins().band(lanes, less);
         let next = [BlockArg::Value(left)];
-        self.b.ins().brif(left, head, &next, over, &[]);
+        if !self.unit.rows.has_rest() || self.lanes.is_none() {
+            self.b.ins().brif(left, head, &next, over, &[]);
+            return;
+        }
+        let done = self.b.create_block();
+        self.b.ins().brif(left, head, &next, done, &[]);
+        self.b.switch_to_block(done);
+        self.end_turn(over);
     }
 
     /// Whether values of the thread's context differ from one run through the body to the next.

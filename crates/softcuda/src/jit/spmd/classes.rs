@@ -40,7 +40,7 @@ impl Group {
     fn special(self, special: Special) -> Class {
         use Special::*;
         match special {
-            Tid(_) if self.rows == Rows::Across => Class::Varying,
+            Tid(_) if self.rows.goes_across() => Class::Varying,
             // A group begins anywhere in a warp.
             Laneid | Warpid if self.rows == Rows::WithRest => Class::Varying,
             Tid(0) | Laneid => Class::Affine(1),
@@ -318,7 +318,7 @@ pub(super) fn likely(body: &Body, known: &Known) -> Vec<Option<i64>> {
                     _ => None,
                 },
                 // Neighbours are mostly in one row.
-                Arg::Special(Special::Tid(n)) if known.group.rows == Rows::Across => Some(Stride {
+                Arg::Special(Special::Tid(n)) if known.group.rows.goes_across() => Some(Stride {
                     step: i64::from(*n == 0),
                     ..Stride::same(0)
                 }),
@@ -674,7 +674,7 @@ fn way(body: &Body, known: &Known, at: usize, instruction: &Instruction) -> Way 
     let special = |register: &Special| {
         matches!(known.group.special(*register), Class::Uniform)
             || matches!(register, Special::Tid(0..3))
-                && !(known.group.rows == Rows::Across && has_doubles)
+                && !(known.group.rows.goes_across() && has_doubles)
     };
     match one_width
         && !instruction.addresses

@@ -123,6 +123,11 @@ pub(crate) enum Rows {
     WithRest,
     /// Such whose threads make up groups: a group may begin in one row and end in another.
     Across,
+    /// Those of one row, of threads that wait for each other: the last ones, which make no group,
+    /// follow one by one from wait to wait.
+    RowAndRest,
+    /// The same of several rows, which groups go across.
+    AcrossAndRest,
 }
 
 impl Rows {
@@ -135,8 +140,21 @@ impl Rows {
             _ if row.is_multiple_of(WIDTH) => Rows::Any,
             false if row > WIDTH => Rows::WithRest,
             true if threads.is_multiple_of(WIDTH) => Rows::Across,
+            true if threads > WIDTH && threads == row => Rows::RowAndRest,
+            true if threads > WIDTH => Rows::AcrossAndRest,
             _ => Rows::Any,
         }
+    }
+
+    /// Whether a group may begin in one row and end in another, so that no thread's number follows
+    /// from that of the one before.
+    pub fn goes_across(self) -> bool {
+        matches!(self, Rows::Across | Rows::AcrossAndRest)
+    }
+
+    /// Whether some threads make no group, though they wait for the others.
+    pub fn has_rest(self) -> bool {
+        matches!(self, Rows::RowAndRest | Rows::AcrossAndRest)
     }
 }
 
@@ -386,7 +404,11 @@ impl Plan {
                 lanes: &lanes,
                 waits: true,
             };
-            wide = Wide::of(&narrow, &warps);
+            // The rest of the threads goes where the others go group by group.
+            wide = match rows.has_rest() {
+                false => Wide::of(&narrow, &warps),
+                true => None,
+            };
             let steps = |region| straight::straight(facts, &all, &lanes, region);
             straight = (0..all.regions.len()).map(steps).collect();
             let judge = paces::Judge {
@@ -412,7 +434,10 @@ impl Plan {
                 teams: &teams,
                 wide: wide.as_ref().map_or(&ways, |wide| &wide.ways),
             };
-            columns = judge.all();
+            columns = match rows.has_rest() {
+                false => judge.all(),
+                true => vec![None; all.regions.len()],
+            };
             regions = Some(all);
         } else if !alone.contains(&true)
             && let Some((found, more)) = Wide::without_waits(facts)

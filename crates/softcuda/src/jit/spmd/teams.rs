@@ -3,7 +3,7 @@
 
 use super::classes::{self, Known};
 use super::control::Control;
-use super::{Class, Plan, Rows, WIDTH};
+use super::{Class, Plan, WIDTH};
 use crate::jit::decode::{Arg, Flow, RegId, Special, Stride};
 use crate::jit::program::{Body, Instruction, Step};
 
@@ -29,7 +29,9 @@ impl Teams {
         let classes = &known.classes;
         let is = |class: &Class| *class == Class::Uniform;
         let is_same = |step: &Instruction, same: &[bool]| is_same(step, same);
-        let same = settled(body, control, classes.iter().map(is).collect(), is_same);
+        // Threads that make no group may be in another turn of a loop.
+        let may_be = |class: &Class| is(class) && !known.group.rows.has_rest();
+        let same = settled(body, control, classes.iter().map(may_be).collect(), is_same);
         let is = |class: &Class| matches!(class, Class::Affine(_));
         let all = classes
             .iter()
@@ -37,7 +39,7 @@ impl Teams {
             .map(|(class, same)| is(class) || *same);
         let all: Vec<bool> = all.collect();
         let counts = |of: fn(Special) -> Option<i64>| {
-            if known.group.rows == Rows::Across {
+            if known.group.rows.goes_across() || known.group.rows.has_rest() {
                 return vec![false; classes.len()];
             }
             settled(body, control, all.clone(), |step, counts| {

@@ -201,6 +201,9 @@ impl Lower<'_> {
 
     /// Whether threads of a group may go on by themselves in a region.
     pub(super) fn may_part(&mut self, region: usize) -> bool {
+        if self.unit.rows.has_rest() {
+            return true; // those that make no group
+        }
         if let Some(parts) = self.is_known_to_part(region) {
             return parts;
         }

@@ -33,6 +33,7 @@ mod parting;
 mod passes;
 mod regions;
 mod registers;
+mod rest;
 mod rows;
 mod skips;
 mod slices;
@@ -575,6 +576,8 @@ impl Lower<'_> {
         let threads = self.entry(Entry::Ntid(0));
         let none = match self.unit.rows {
             Rows::Any => self.b.ins().band_imm(threads, WIDTH as i64 - 1),
+            // Who spins may wait for one that has not come so far.
+            rows if rows.has_rest() && self.unit.spins => self.b.ins().iconst(types::I32, 1),
             _ => self.b.ins().iconst(types::I32, 0),
         };
         if !plan.in_first_blocks {

@@ -26,6 +26,7 @@ use cranelift_frontend::{Switch, Variable};
 use super::chains::InChain;
 use super::columns::Columns;
 use super::meetings::Known;
+use super::rest::Rest;
 use super::{AGAIN, FAILED, Form, Lanes};
 use crate::grid::context::{THREAD_STRIDE, Turn};
 use crate::grid::rounds::{BarrierKind, MEETS_APART, WARP_MEETS, Wait};
@@ -106,6 +107,8 @@ pub(in crate::jit::lower) struct Turns {
     pub over: Block,
     /// By loop that groups go through in step, where one comes that goes again.
     pub again: Vec<Block>,
+    /// Threads that make no group, if there are such.
+    pub rest: Option<Rest>,
 }
 
 /// Where the parts of a region begin.
@@ -355,13 +358,13 @@ impl Lower<'_> {
     pub(super) fn set_warp(&mut self, number: Value) {
         let turns = self.turns();
         let (warp, tile, threads, limit) = (turns.warp, turns.tile, turns.threads, turns.limit);
-        let [count, _] = turns.counts;
         self.b.def_var(warp, number);
         let at = self.tile_of(number);
         self.b.def_var(tile, at);
         let contexts = self.contexts_of(number);
         self.b.def_var(threads, contexts);
         let before = self.b.ins().ishl_imm(number, 5);
+        let count = self.threads_in_groups();
         let left = self.b.ins().isub(count, before);
         let most = self.b.ins().iconst(types::I32, 32);
         let lanes = self.b.ins().umin(left, most);
@@ -655,6 +658,9 @@ impl Lower<'_> {
             self.b.switch_to_block(partial);
         }
         if let Some((_, number)) = wait {
+            if self.barrier_of(region).is_none() {
+                self.unless_rest_is_elsewhere(number as u32 + 1);
+            }
             // The chain does it for all full warps, or for those of whole rows.
             let chain = self.chain_with(region);
             let in_chain = chain.is_some_and(|chain| !self.is_for_rows(&chain));
@@ -814,12 +820,22 @@ impl Lower<'_> {
         self.go_on_with_group(region, next);
         self.b.switch_to_block(over);
         let warp = self.b.use_var(warp);
-        self.next_warp(warp, blocks.warps, blocks.done);
+        if !self.has_rest() {
+            return self.next_warp(warp, blocks.warps, blocks.done);
+        }
+        // The last warp may have no group. The turn is of all.
+        let next = self.b.ins().iadd_imm(warp, 1);
+        let first = self.b.ins().ishl_imm(next, 5);
+        let threads = self.threads_in_groups();
+        let more = self.b.ins().icmp(IntCC::UnsignedLessThan, first, threads);
+        self.b
+            .ins()
+            .brif(more, blocks.warps, &[next.into()], blocks.done, &[]);
     }
 
     /// Where all groups of all warps are done with a region.
     fn end_region(&mut self, region: usize) {
-        let (_, _, exit) = self.region(region);
+        let (_, wait, exit) = self.region(region);
         let blocks = self.turns().regions[region];
         self.b.switch_to_block(blocks.latch);
         match self.is_for_one_group(region) {
@@ -828,6 +844,9 @@ impl Lower<'_> {
         }
         self.b.switch_to_block(blocks.done);
         self.end_in_step(region);
+        if wait.is_some() || region == 0 {
+            self.rest_goes(region);
+        }
         if blocks.fails {
             let slot = self.lanes().slot;
             let failed = self.b.ins().stack_load(types::I32, slot, FAILED);

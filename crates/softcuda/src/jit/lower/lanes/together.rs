@@ -23,7 +23,7 @@ use crate::grid::warp::Tile;
 use crate::jit::decode::RegId;
 use crate::jit::lower::Lower;
 use crate::jit::object::Outside;
-use crate::jit::spmd::{Exit, Target};
+use crate::jit::spmd::{Exit, Target, WIDTH};
 
 impl Lower<'_> {
     /// A field of the turn.
@@ -50,6 +50,7 @@ impl Lower<'_> {
 
     /// All threads of the block start. Fills the builder's block.
     pub(in crate::jit::lower) fn begin_together(&mut self) {
+        self.no_rest();
         self.turn_of_all();
         let enter = self.turns().regions[0].enter;
         self.b.ins().jump(enter, &[]);
@@ -111,7 +112,10 @@ impl Lower<'_> {
 
         self.b.switch_to_block(together);
         match target {
-            Target::End => self.return_with(CONTINUE),
+            Target::End => {
+                self.unless_rest_is_elsewhere(ENDED);
+                self.return_with(CONTINUE);
+            }
             Target::Region(next) => {
                 let together = self.turns().regions[next].together;
                 self.b.ins().jump(together, &[]);
@@ -138,7 +142,7 @@ impl Lower<'_> {
     }
 
     /// The place of the barrier that a region begins with.
-    fn barrier_of(&mut self, region: usize) -> Option<u32> {
+    pub(super) fn barrier_of(&mut self, region: usize) -> Option<u32> {
         let (_, wait, _) = self.region(region);
         let (_, number) = wait?;
         BarrierKind::of(self.unit.waits[number].kind)?;
@@ -167,7 +171,7 @@ impl Lower<'_> {
         );
         let (all, any) = (self.turns().all, self.turns().any);
         let all = self.b.use_var(all);
-        let every = (1 << crate::jit::spmd::WIDTH) - 1;
+        let every = (1 << WIDTH) - 1;
         let all = self.b.ins().icmp_imm(IntCC::Equal, all, every);
         self.b.ins().brif(all, goes, &[], check, &[]);
         self.b.switch_to_block(check);
@@ -180,6 +184,10 @@ impl Lower<'_> {
         self.go_to_target(falls);
 
         self.b.switch_to_block(differ);
+        if self.has_rest() {
+            // Warps do not go ways of their own: those without a group say where they are first.
+            return self.part_warps(taken, falls);
+        }
         let mut live = self.live_at(taken);
         for register in self.live_at(falls) {
             if !live.contains(&register) {
@@ -222,7 +230,7 @@ impl Lower<'_> {
         self.part_at(taken, other);
     }
 
-    fn part_at(&mut self, taken: Value, other: Value) {
+    pub(super) fn part_at(&mut self, taken: Value, other: Value) {
         let (block, waits) = (self.block, self.waits_address());
         let status = self.call_value(&PART, &[block, waits, taken, other]);
         self.one_by_one(status);
@@ -355,6 +363,7 @@ impl Lower<'_> {
         self.return_with(FAULTED);
 
         self.b.switch_to_block(goes);
+        self.unless_rest_is_elsewhere(number);
         let Wait { kind, mask, b, .. } = self.unit.waits[number as usize - 1];
         let for_all = BarrierKind::of(kind) == Some(BarrierKind::Sync)
             && mask == Some(0)
