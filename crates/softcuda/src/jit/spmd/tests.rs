@@ -37,6 +37,28 @@ fn ways(body: &str) -> Vec<Way> {
 }
 
 #[test]
+fn code_is_for_blocks_of_a_shape() {
+    for (block, alone, waiting) in [
+        ([32, 1, 1], Rows::OfWarps, Rows::OfWarps),
+        ([64, 3, 1], Rows::OfWarps, Rows::OfWarps),
+        ([40, 1, 1], Rows::Any, Rows::Any),
+        ([8, 5, 1], Rows::Any, Rows::Any),
+        ([100, 1, 1], Rows::WithRest, Rows::RowAndRest),
+        ([9, 1, 1], Rows::WithRest, Rows::RowAndRest),
+        ([12, 12, 1], Rows::WithRest, Rows::Across),
+        ([6, 4, 1], Rows::Any, Rows::Across),
+        ([10, 10, 1], Rows::WithRest, Rows::AcrossAndRest),
+        ([3, 3, 1], Rows::Any, Rows::AcrossAndRest),
+        ([1, 37, 1], Rows::Any, Rows::AcrossAndRest),
+        ([7, 1, 1], Rows::Any, Rows::Any),
+        ([2, 2, 1], Rows::Any, Rows::Any),
+    ] {
+        assert_eq!(Rows::of(block, false), alone, "{block:?}");
+        assert_eq!(Rows::of(block, true), waiting, "{block:?}");
+    }
+}
+
+#[test]
 fn what_is_the_same_is_done_once() {
     let ways = ways(
         "ld.param.u64 %rd1, [a]; ld.param.u32 %r1, [n]; mov.u32 %r2, %ctaid.x;

@@ -49,6 +49,7 @@ mod misbehaviour;
 mod paces;
 mod passes;
 mod refusals;
+mod rest;
 mod rounds;
 mod shorts;
 mod slices;

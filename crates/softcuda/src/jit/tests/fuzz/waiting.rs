@@ -832,8 +832,11 @@ fn kernels_do_the_same_in_both_forms() {
     let alone = setting("SOFTCUDA_FUZZ_CASE").is_some();
     let deadlocks = AtomicU64::new(0);
     run_cases(cases, |_, random, _| {
-        let threads = [1, 20, 24, 32, 33, 64, 96, 100, 104, 128, 192, 256][random.below(12)];
-        let rows = [1, 1, 2, 3, 4, 6, 8][random.below(7)];
+        let threads = [
+            1, 20, 24, 32, 33, 36, 64, 90, 96, 100, 104, 128, 192, 250, 256,
+        ];
+        let threads = threads[random.below(threads.len())];
+        let rows = [1, 1, 2, 3, 4, 6, 8, 10][random.below(8)];
         let row = if threads % rows == 0 {
             threads / rows
         } else {
