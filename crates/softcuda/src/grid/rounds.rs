@@ -323,6 +323,36 @@ impl Block {
         unsafe { self.settle_turn(context, turn, waits) }
     }
 
+    /// The same of a warp some of whose lanes may have their turn next, where they wait for
+    /// nothing. The others count where they wait when those have had it: a warp comes to a barrier
+    /// as one, so that other warps do not leave it with some of its lanes.
+    ///
+    /// # Safety
+    /// As for [`settle_turn`](Self::settle_turn).
+    unsafe fn settle_parted(
+        &self,
+        context: *mut BlockContext,
+        warp: u32,
+        waits: *const Wait,
+    ) -> Status {
+        let state = &self.warps()[warp as usize];
+        let mut go_on = 0;
+        each(!state.exited(), |lane| {
+            let stands = state.tile().stands[lane].get();
+            // SAFETY: the caller vouches for it; numbers count from 1.
+            let point =
+                stands != ENDED && unsafe { (*waits.add(stands as usize - 1)).kind } == Wait::POINT;
+            go_on |= u32::from(point) << lane;
+        });
+        if go_on == 0 {
+            // SAFETY: the caller vouches for it.
+            return unsafe { self.settle_warp(context, warp, waits) };
+        }
+        state.ready.set(go_on);
+        state.early.set(!state.exited() & !go_on);
+        CONTINUE
+    }
+
     /// Ends a turn of all: looks where warps stand, of those that had their turn the ones in
     /// `unsettled`.
     ///
@@ -349,7 +379,7 @@ impl Block {
         let others = turn.end..self.warps().len() as u32;
         for index in others.chain(0..turn.begin).chain(unsettled) {
             // SAFETY: the caller vouches for it.
-            let status = unsafe { self.settle_warp(context, index, waits) };
+            let status = unsafe { self.settle_parted(context, index, waits) };
             if status != CONTINUE {
                 return status;
             }
@@ -369,8 +399,9 @@ impl Block {
         waits: *const Wait,
     ) -> Status {
         let index = turn.warp as usize;
-        let tile = self.warps()[index].tile();
-        let mut left = turn.lanes;
+        let warp = &self.warps()[index];
+        let tile = warp.tile();
+        let mut left = turn.lanes | warp.early.take();
         while left != 0 {
             // Neighbours that stand at one place are looked at together.
             let stands = tile.stands[left.trailing_zeros() as usize].get();
@@ -379,7 +410,7 @@ impl Block {
             if stands == ENDED {
                 self.events.set(self.events.get() + 1);
                 self.leave_together(index, lanes);
-                match self.warps()[index].read_outside(self, context) {
+                match warp.read_outside(self, context) {
                     CONTINUE => continue,
                     faulted => return faulted,
                 }
@@ -388,19 +419,17 @@ impl Block {
             let wait = unsafe { *waits.add(stands as usize - 1) };
             if wait.kind == Wait::POINT {
                 // Nothing is waited for there.
-                let warp = &self.warps()[index];
                 warp.ready.set(warp.ready.get() | lanes);
                 continue;
             }
             if matches!(wait.kind, Wait::POLL | Wait::MBARRIER) {
-                self.warps()[index].poll(lanes, wait.kind == Wait::MBARRIER);
+                warp.poll(lanes, wait.kind == Wait::MBARRIER);
                 continue;
             }
             self.events.set(self.events.get() + 1);
             let status = match BarrierKind::of(wait.kind) {
                 Some(kind) => self.at_barrier(context, index, lanes, kind, wait),
                 None => {
-                    let warp = &self.warps()[index];
                     warp.at_operation(lanes, wait);
                     warp.read_outside(self, context)
                 }

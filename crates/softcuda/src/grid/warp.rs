@@ -266,6 +266,9 @@ pub(super) struct Warp {
     polling: Cell<u32>,
     /// Of these, lanes that wait at an `mbarrier` alone.
     at_mbarrier: Cell<u32>,
+    /// Lanes that have come where they wait before others of the warp: they count there when those
+    /// have had their turn.
+    pub early: Cell<u32>,
     /// Lanes that have ended, or never were.
     exited: Cell<u32>,
     /// In a turn of all that is split: what [`Turn::split`](super::context::Turn::split) was when
@@ -288,6 +291,7 @@ impl Default for Warp {
             ready: Cell::new(0),
             polling: Cell::new(0),
             at_mbarrier: Cell::new(0),
+            early: Cell::new(0),
             exited: Cell::new(0),
             split: Cell::new(0),
             groups: Default::default(),
@@ -394,6 +398,7 @@ impl Warp {
         self.ready.set(exist);
         self.polling.set(0);
         self.at_mbarrier.set(0);
+        self.early.set(0);
         self.exited.set(!exist);
         self.open.set(0);
         let tile = self.tile();

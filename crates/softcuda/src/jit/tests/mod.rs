@@ -15,6 +15,7 @@ mod attack_joins;
 mod attack_loops;
 mod attack_paces;
 mod attack_passes;
+mod attack_rest;
 mod attack_rolled;
 mod attack_rows;
 mod attack_slices;

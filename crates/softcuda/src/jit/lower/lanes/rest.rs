@@ -13,7 +13,7 @@ use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, StackSlot, Value, type
 use cranelift_frontend::Switch;
 
 use crate::grid::context::{BlockContext, Turn};
-use crate::grid::rounds::MOVED;
+use crate::grid::rounds::START;
 use crate::grid::warp::Tile;
 use crate::jit::lower::Lower;
 use crate::jit::lower::function::slot;
@@ -22,7 +22,7 @@ use crate::jit::spmd::WIDTH;
 /// What leads from the code of one thread back to that of groups.
 pub(in crate::jit::lower) struct Rest {
     /// In the native stack: the number of the region, counted from 1, that threads without a group
-    /// have their turns for; 0: none. Behind it, what the groups have decided.
+    /// have their turns for; 0: none.
     slot: StackSlot,
     /// By region, where the block goes on.
     follow: Vec<(usize, Block)>,
@@ -36,6 +36,8 @@ struct Place {
     lane: Value,
     /// As many bits as there are threads, from the lowest one on.
     bits: Value,
+    /// The address of where they stand.
+    stands: Value,
 }
 
 impl Lower<'_> {
@@ -47,7 +49,7 @@ impl Lower<'_> {
     /// What is needed where some make none.
     pub(in crate::jit::lower) fn new_rest(&mut self) -> Option<Rest> {
         self.has_rest().then(|| Rest {
-            slot: slot(&mut self.b, 12),
+            slot: slot(&mut self.b, 4),
             follow: vec![],
         })
     }
@@ -78,11 +80,20 @@ impl Lower<'_> {
         let first = self.threads_in_groups();
         let warp = self.b.ins().ushr_imm(first, 5);
         let lane = self.b.ins().band_imm(first, 31);
+        let tile = self.tile_of(warp);
+        let distance = self.b.ins().uextend(types::I64, lane);
+        let distance = self.b.ins().ishl_imm(distance, 2);
+        let stands = self.b.ins().iadd(tile, distance);
+        let stands = self
+            .b
+            .ins()
+            .iadd_imm(stands, offset_of!(Tile, stands) as i64);
         Place {
             warp,
-            tile: self.tile_of(warp),
+            tile,
             lane,
             bits,
+            stands,
         }
     }
 
@@ -92,22 +103,16 @@ impl Lower<'_> {
         if !self.has_rest() {
             return;
         }
-        let Place {
-            tile, lane, bits, ..
-        } = self.place_of_rest();
+        let Place { bits, stands, .. } = self.place_of_rest();
         let flags = MemFlags::trusted();
-        let lane = self.b.ins().uextend(types::I64, lane);
-        let distance = self.b.ins().ishl_imm(lane, 2);
-        let at = self.b.ins().iadd(tile, distance);
         let place = self.b.ins().iconst(types::I32, i64::from(place as i32));
         let places = self.b.ins().splat(types::I32X4, place);
         let mut elsewhere = bits;
-        for chunk in 0..WIDTH / 4 {
-            let offset = offset_of!(Tile, stands) + 16 * chunk;
-            let stands = self.b.ins().load(types::I32X4, flags, at, offset as i32);
-            let here = self.b.ins().icmp(IntCC::Equal, stands, places);
+        for chunk in 0..WIDTH as i32 / 4 {
+            let stand = self.b.ins().load(types::I32X4, flags, stands, 16 * chunk);
+            let here = self.b.ins().icmp(IntCC::Equal, stand, places);
             let here = self.b.ins().vhigh_bits(types::I32, here);
-            let here = self.b.ins().ishl_imm(here, 4 * chunk as i64);
+            let here = self.b.ins().ishl_imm(here, i64::from(4 * chunk));
             elsewhere = self.b.ins().band_not(elsewhere, here);
         }
         let (parts, on) = (self.cold_block(), self.b.create_block());
@@ -127,26 +132,28 @@ impl Lower<'_> {
             tile,
             lane,
             bits,
+            stands,
         } = self.place_of_rest();
         let threads = self.contexts_of(warp);
-        let moved = self.b.ins().iconst(types::I32, i64::from(MOVED));
         let number = self.b.ins().iconst(types::I32, region as i64 + 1);
         let (flags, block) = (MemFlags::trusted(), self.block);
         let turn = offset_of!(BlockContext, turn);
         for (value, at) in [
-            (warp, turn + offset_of!(Turn, warp)),
-            (tile, turn + offset_of!(Turn, tile)),
-            (threads, turn + offset_of!(Turn, threads)),
-            (moved, offset_of!(BlockContext, start)),
+            (warp, offset_of!(Turn, warp)),
+            (tile, offset_of!(Turn, tile)),
+            (threads, offset_of!(Turn, threads)),
         ] {
-            self.b.ins().store(flags, value, block, at as i32);
+            self.b.ins().store(flags, value, block, (turn + at) as i32);
+        }
+        if region == 0 {
+            // They stand where those of the block before have ended.
+            let start = self.b.ins().iconst(types::I32, i64::from(START));
+            let start = self.b.ins().splat(types::I32X4, start);
+            for chunk in 0..WIDTH as i32 / 4 {
+                self.b.ins().store(flags, start, stands, 16 * chunk);
+            }
         }
         self.b.ins().stack_store(number, slot, 0);
-        let decided = [(self.turns().all, 4), (self.turns().any, 8)];
-        for (variable, at) in decided {
-            let bits = self.b.use_var(variable);
-            self.b.ins().stack_store(bits, slot, at);
-        }
         let lanes = self.b.ins().ishl(bits, lane);
         let follow = self.b.create_block();
         let head = self.rounds.as_ref().map(|rounds| rounds.head());
@@ -154,10 +161,9 @@ impl Lower<'_> {
         self.b.ins().jump(head, &[lanes.into()]);
         self.b.switch_to_block(follow);
         self.no_rest();
-        for (variable, at) in decided {
-            let bits = self.b.ins().stack_load(types::I32, slot, at);
-            self.b.def_var(variable, bits);
-        }
+        // Where threads have turns one by one from here, the first warp begins.
+        let none = self.b.ins().iconst(types::I32, 0);
+        self.set_turn_field(offset_of!(Turn, warp), none);
         if let Some(rest) = &mut self.turns().rest {
             rest.follow.push((region, follow));
         }

@@ -33,7 +33,7 @@ impl Lower<'_> {
         self.b.ins().load(types::I32, flags, block, at)
     }
 
-    fn set_turn_field(&mut self, field: usize, value: Value) {
+    pub(super) fn set_turn_field(&mut self, field: usize, value: Value) {
         let (flags, block) = (MemFlags::trusted(), self.block);
         let at = (offset_of!(BlockContext, turn) + field) as i32;
         self.b.ins().store(flags, value, block, at);
