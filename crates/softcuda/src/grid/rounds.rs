@@ -417,11 +417,7 @@ impl Block {
             }
             // SAFETY: the caller vouches for it; numbers count from 1.
             let wait = unsafe { *waits.add(stands as usize - 1) };
-            if wait.kind == Wait::POINT {
-                // Nothing is waited for there.
-                warp.ready.set(warp.ready.get() | lanes);
-                continue;
-            }
+            debug_assert_ne!(wait.kind, Wait::POINT, "who stands there has a turn");
             if matches!(wait.kind, Wait::POLL | Wait::MBARRIER) {
                 warp.poll(lanes, wait.kind == Wait::MBARRIER);
                 continue;

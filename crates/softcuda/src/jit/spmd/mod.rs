@@ -404,7 +404,7 @@ impl Plan {
                 lanes: &lanes,
                 waits: true,
             };
-            // The rest of the threads goes where the others go group by group.
+            // A number of wide groups makes up no row of a block that has a rest, nor do columns.
             wide = match rows.has_rest() {
                 false => Wide::of(&narrow, &warps),
                 true => None,

@@ -10,7 +10,7 @@
 
 use std::fmt::Write as _;
 
-use super::forms::{difference, kernel, run_module, same};
+use super::forms::{difference, kernel, place, run_module, same};
 use super::fuzz::{Random, run_cases, setting};
 use crate::grid::launch::FaultKind;
 use crate::jit::harness;
@@ -592,8 +592,7 @@ fn a_fault_of_each_thread() {
                 for block in [[9, 1, 1], [33, 1, 1], [39, 1, 1], [7, 5, 1], [3, 3, 1]] {
                     let threads: u32 = block.iter().product();
                     for n in 0..=threads {
-                        let [x, y, _] = block;
-                        let place = Some([n % x, n / x % y, n / x / y]);
+                        let place = Some(place(block, n));
                         let ok = match run_module(&module, [1, 1, 1], block, n) {
                             Ok(_) => n == threads,
                             Err((_, [0, 0, 0], thread)) => n < threads && thread == place,

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use super::forms::{kernel, run};
+use super::forms::{kernel, place, run};
 use super::fuzz::{Random, run_cases, setting};
 use crate::jit::harness;
 use crate::jit::module::Form;
@@ -36,12 +36,6 @@ const BLOCKS: [[u32; 3]; 18] = [
     [32, 3, 1],
     [24, 2, 1],
 ];
-
-/// The number of a thread in its block.
-fn place(block: [u32; 3], linear: u32) -> [u32; 3] {
-    let [x, y, _] = block;
-    [linear % x, linear / x % y, linear / x / y]
-}
 
 /// What special registers and what is made of them holds.
 const SPECIALS: [&str; 14] = [

@@ -83,6 +83,12 @@ pub(super) fn run_module(module: &Arc<Module>, grid: [u32; 3], block: [u32; 3], 
     }
 }
 
+/// `%tid` of a thread of a block, by its number.
+pub(super) fn place(block: [u32; 3], linear: u32) -> [u32; 3] {
+    let [x, y, _] = block;
+    [linear % x, linear / x % y, linear / x / y]
+}
+
 /// What forms say differently in many runs, not more than some of it.
 #[derive(Default)]
 pub(super) struct Differences {

@@ -1,7 +1,7 @@
 //! Blocks whose threads make no whole number of groups, and wait for each other: groups go from
 //! wait to wait, and the last threads follow one by one.
 
-use super::forms::{kernel, run, same};
+use super::forms::{kernel, place, run, same};
 use crate::grid::launch::FaultKind;
 use crate::jit::module::Form;
 
@@ -135,11 +135,7 @@ fn the_thread_that_faults_is_named() {
                     "setp.eq.u32 %p1, %r35, %r3; mov.u64 %rd9, 16; {wait}
                     @%p1 st.global.u32 [%rd9], %r3; bar.sync 0;"
                 );
-                let thread = [
-                    at % block[0],
-                    at / block[0] % block[1],
-                    at / (block[0] * block[1]),
-                ];
+                let thread = place(block, at);
                 let fault = same(&body, block, at).expect_err("it faults");
                 let expected = (FaultKind::IllegalAddress, [0, 0, 0], Some(thread));
                 assert_eq!(fault, expected, "{block:?} {at} {waits}");

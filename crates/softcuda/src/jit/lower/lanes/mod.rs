@@ -576,7 +576,7 @@ impl Lower<'_> {
         let threads = self.entry(Entry::Ntid(0));
         let none = match self.unit.rows {
             Rows::Any => self.b.ins().band_imm(threads, WIDTH as i64 - 1),
-            // Who spins may wait for one that has not come so far.
+            // Who spins may wait for a thread that has its turn after the groups.
             rows if rows.has_rest() && self.unit.spins => self.b.ins().iconst(types::I32, 1),
             _ => self.b.ins().iconst(types::I32, 0),
         };

@@ -12,7 +12,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, InstBuilder, MemFlags, StackSlot, Value, types};
 use cranelift_frontend::Switch;
 
-use crate::grid::context::{BlockContext, Turn};
+use crate::grid::context::Turn;
 use crate::grid::rounds::START;
 use crate::grid::warp::Tile;
 use crate::jit::lower::Lower;
@@ -136,17 +136,12 @@ impl Lower<'_> {
         } = self.place_of_rest();
         let threads = self.contexts_of(warp);
         let number = self.b.ins().iconst(types::I32, region as i64 + 1);
-        let (flags, block) = (MemFlags::trusted(), self.block);
-        let turn = offset_of!(BlockContext, turn);
-        for (value, at) in [
-            (warp, offset_of!(Turn, warp)),
-            (tile, offset_of!(Turn, tile)),
-            (threads, offset_of!(Turn, threads)),
-        ] {
-            self.b.ins().store(flags, value, block, (turn + at) as i32);
-        }
+        self.set_turn_field(offset_of!(Turn, warp), warp);
+        self.set_turn_field(offset_of!(Turn, tile), tile);
+        self.set_turn_field(offset_of!(Turn, threads), threads);
         if region == 0 {
             // They stand where those of the block before have ended.
+            let flags = MemFlags::trusted();
             let start = self.b.ins().iconst(types::I32, i64::from(START));
             let start = self.b.ins().splat(types::I32X4, start);
             for chunk in 0..WIDTH as i32 / 4 {
