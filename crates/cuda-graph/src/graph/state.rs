@@ -420,6 +420,12 @@ impl State {
     /// Whether some graph has [uncommon](Body::has_uncommon) nodes.
     #[inline]
     pub(crate) fn has_uncommon(&self) -> bool {
+        self.bodies[0].has_uncommon || self.bodies.len() > 1 && self.has_uncommon_inside()
+    }
+
+    // Not inlined: most graphs have none inside.
+    #[inline(never)]
+    fn has_uncommon_inside(&self) -> bool {
         self.bodies.iter().any(|body| body.has_uncommon)
     }
 
