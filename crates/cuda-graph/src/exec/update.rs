@@ -211,6 +211,9 @@ impl Exec {
         if id.hierarchy != source.id || self.optimized.is_some() || self.context.is_some() {
             return Ok(false);
         }
+        if AT_ONCE {
+            self.table.fetch_next(id);
+        }
         let Some(AnyOp::Kernel(now)) = self.table.own(id) else {
             return Ok(false);
         };
@@ -235,8 +238,8 @@ impl Exec {
         Ok(true)
     }
 
-    /// As [`updates_plainly`](Exec::updates_plainly). It does not lie in its callers: in a loop
-    /// over thousands of nodes that took a tenth longer.
+    /// As [`updates_plainly`](Exec::updates_plainly), once and not in each caller: a call costs
+    /// nothing here.
     #[inline(never)]
     fn updates_at_once(&mut self, id: &NodeId, op: &KernelOp) -> Result<bool> {
         self.updates_plainly::<true>(id, op)
