@@ -515,7 +515,7 @@ impl Lower<'_> {
     }
 
     /// How many accesses a site's range has room for, one after the other, and where it begins.
-    fn range_of(&mut self, site: u32) -> (Value, Value) {
+    pub(super) fn range_of(&mut self, site: u32) -> (Value, Value) {
         let at = site as i32 * access::SITE_SIZE;
         let sites = self.entry(Entry::Sites);
         let mut load = |offset| {

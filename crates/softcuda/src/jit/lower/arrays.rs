@@ -2,6 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
+use cranelift_frontend::Variable;
 use ptx::ast::Type;
 
 use super::Lower;
@@ -48,18 +49,106 @@ impl Lower<'_> {
         if element.plus.is_some() {
             return None;
         }
-        let Kept::Vectors(variables) = self.kept_of(element.index) else {
+        let Kept::Vectors(indices) = self.kept_of(element.index) else {
             return None;
         };
         let Elements { less, count } = self.elements(low, access)?;
+        let less = (less != 0).then(|| self.b.ins().iconst(types::I32, less));
+        Some(self.any_beyond(&indices, less, count))
+    }
+
+    /// The same where something is added to the indices that the group has once, or nothing is
+    /// known of the array but that the group has one: then `site` remembers its memory.
+    pub(super) fn any_outside_of(&mut self, low: i64, access: &Access, site: u32) -> Option<Value> {
+        let element = self.any_element()?;
+        let Kept::Vectors(indices) = self.kept_of(element.index) else {
+            return None;
+        };
+        let plus = element.plus.map(|(plus, _)| plus);
+        let once = [Some(element.array), plus, element.wide];
+        if !once.into_iter().flatten().all(|it| self.is_of_group(it)) {
+            return None;
+        }
+        let shift = element.by.trailing_zeros();
+        let more = match (element.plus, element.wide) {
+            (Some((plus, signed)), _) => {
+                let plus = self.read(&Arg::Reg(plus), Type::B32);
+                Some(self.extended_index(plus, signed))
+            }
+            (None, Some(wide)) => Some(self.read(&Arg::Reg(wide), Type::B64)),
+            (None, None) => None,
+        };
+        // Of these indices, the first is inside, and the last is not any more.
+        let (first, last, is_odd) = match self.elements_of(element, low, access) {
+            Some(Elements { less, count }) => {
+                let less = self.b.ins().iconst(types::I64, less);
+                let first = more.map_or(less, |more| self.b.ins().isub(less, more));
+                let count = self.b.ins().uextend(types::I64, count);
+                (first, self.b.ins().iadd(first, count), None)
+            }
+            None if element.by == 1 << shift && shift >= access.log2 => {
+                let array = self.read(&Arg::Reg(element.array), Type::B64);
+                let mut at = self.b.ins().iadd_imm(array, low);
+                if let Some(more) = more {
+                    let more = self.b.ins().ishl_imm(more, i64::from(shift));
+                    at = self.b.ins().iadd(at, more);
+                }
+                self.indices_in_range(at, shift, access.log2, site)
+            }
+            None => return None,
+        };
+        // As far as indices of 32 bits go. Where a sum has wrapped, the last comes before the first.
+        let (least, most) = match element.signed {
+            true => (i64::from(i32::MIN), i64::from(i32::MAX)),
+            false => (0, i64::from(u32::MAX)),
+        };
+        let [least, most, none] = [least, most, 0].map(|it| self.b.ins().iconst(types::I64, it));
+        let [first, last] = [first, last].map(|it| {
+            let it = self.b.ins().smax(it, least);
+            self.b.ins().smin(it, most)
+        });
+        let count = self.b.ins().isub(last, first);
+        let mut count = self.b.ins().smax(count, none);
+        if let Some(is_odd) = is_odd {
+            count = self.b.ins().select(is_odd, none, count);
+        }
+        let [first, count] = [first, count].map(|it| self.b.ins().ireduce(types::I32, it));
+        Some(self.any_beyond(&indices, Some(first), count))
+    }
+
+    /// Which elements, `1 << shift` bytes from each to the next, are inside of what `site`
+    /// remembers, where the one with index 0 lies at an address: the first, the one behind the last,
+    /// and whether none is, because they lie between those that are.
+    fn indices_in_range(
+        &mut self,
+        at: Value,
+        shift: u32,
+        log2: u32,
+        site: u32,
+    ) -> (Value, Value, Option<Value>) {
+        let (shift, size) = (i64::from(shift), 1i64 << log2);
+        let (units, base) = self.range_of(site);
+        let distance = self.b.ins().isub(at, base);
+        let before = self.b.ins().sshr_imm(distance, shift);
+        let first = self.b.ins().ineg(before);
+        let bytes = self.b.ins().ishl_imm(units, i64::from(log2));
+        let behind = self.b.ins().isub(bytes, distance);
+        let behind = self.b.ins().iadd_imm(behind, -size);
+        let behind = self.b.ins().sshr_imm(behind, shift);
+        let last = self.b.ins().iadd_imm(behind, 1);
+        let is_odd = (size > 1).then(|| self.b.ins().band_imm(distance, size - 1));
+        (first, last, is_odd)
+    }
+
+    /// Whether some index is below the first one, or not among the next `count`.
+    fn any_beyond(&mut self, indices: &[Variable], first: Option<Value>, count: Value) -> Value {
+        let first = first.map(|first| self.b.ins().splat(types::I32X4, first));
         let mut largest = None;
-        for variable in variables {
-            let index = self.b.use_var(variable);
+        for variable in indices {
+            let index = self.b.use_var(*variable);
             let mut index = self.as_vector(index, types::I32X4);
-            if less != 0 {
-                let less = self.b.ins().iconst(types::I32, less);
-                let less = self.b.ins().splat(types::I32X4, less);
-                index = self.b.ins().isub(index, less);
+            if let Some(first) = first {
+                index = self.b.ins().isub(index, first);
             }
             largest = Some(match largest {
                 None => index,
@@ -68,8 +157,9 @@ impl Lower<'_> {
         }
         let count = self.b.ins().splat(types::I32X4, count);
         let order = IntCC::UnsignedGreaterThanOrEqual;
-        let outside = self.b.ins().icmp(order, largest?, count);
-        Some(self.b.ins().vany_true(outside))
+        let largest = largest.expect("a group has indices");
+        let outside = self.b.ins().icmp(order, largest, count);
+        self.b.ins().vany_true(outside)
     }
 
     /// The element with index 0 that the step's accesses are relative to, how far it is from each
@@ -103,9 +193,15 @@ impl Lower<'_> {
         self.b.ins().load(types::I64, flags, params, param as i32)
     }
 
+    /// The element that this step's access is relative to, if nothing of 64 bits is added to its
+    /// index.
+    pub(super) fn array_element(&self) -> Option<Element> {
+        self.any_element().filter(|element| element.wide.is_none())
+    }
+
     /// The element that this step's access is relative to. Where its index is a sum, threads of a
     /// group have more in common of what is added than of the index itself.
-    pub(super) fn array_element(&self) -> Option<Element> {
+    fn any_element(&self) -> Option<Element> {
         let element = *self.runs.elements.get(&self.step)?;
         match element.plus {
             Some((plus, signed)) if self.is_of_group(element.index) && !self.is_of_group(plus) => {
@@ -150,10 +246,13 @@ impl Lower<'_> {
     }
 
     fn elements_at(&mut self, low: i64, access: &Access) -> Option<Elements> {
+        self.elements_of(self.array_element()?, low, access)
+    }
+
+    fn elements_of(&mut self, element: Element, low: i64, access: &Access) -> Option<Elements> {
         if matches!(self.frame, Frame::Device { .. }) {
             return None;
         }
-        let element = self.array_element()?;
         let param = *self.steady.pointers.get(&element.array)?;
         let size = 1u64 << access.log2;
         let by = u64::try_from(element.by)

@@ -64,6 +64,8 @@ pub(super) struct Element {
     /// What is added to the index once both are extended, such as where a row begins; and whether
     /// it has a sign.
     pub plus: Option<(RegId, bool)>,
+    /// The same of 64 bits, where the sum is what is multiplied.
+    pub wide: Option<RegId>,
     /// The step that extends the index, or the first of two: who comes later may not have it.
     pub since: u32,
 }
@@ -96,14 +98,21 @@ struct Scaled {
     signed: bool,
     /// What is added before it is multiplied, extended too; and whether it has a sign.
     plus: Option<(At, bool)>,
+    /// The same of 64 bits.
+    wide: Option<At>,
     /// The step that extends it, or the first of two.
     since: u32,
 }
 
 impl Scaled {
+    /// Whether nothing is added to it.
+    fn is_single(self) -> bool {
+        self.plus.is_none() && self.wide.is_none()
+    }
+
     /// The sum of two; `None` where one is a sum.
     fn plus(self, other: Scaled) -> Option<Scaled> {
-        let alone = self.plus.is_none() && other.plus.is_none() && self.by == other.by;
+        let alone = self.is_single() && other.is_single() && self.by == other.by;
         alone.then_some(Scaled {
             plus: Some((other.from, other.signed)),
             since: self.since.min(other.since),
@@ -140,14 +149,28 @@ impl Known {
         let (array, scaled) = self.elements.get(&address)?;
         let holds = |at: At| self.at(at.0) == at;
         let plus = scaled.plus;
-        let all = holds(*array) && holds(scaled.from) && plus.is_none_or(|(plus, _)| holds(plus));
+        let all = holds(*array)
+            && holds(scaled.from)
+            && plus.is_none_or(|(plus, _)| holds(plus))
+            && scaled.wide.is_none_or(holds);
         all.then_some(Element {
             array: array.0,
             index: scaled.from.0,
             by: scaled.by,
             signed: scaled.signed,
             plus: plus.map(|(plus, signed)| (plus.0, signed)),
+            wide: scaled.wide.map(|wide| wide.0),
             since: scaled.since,
+        })
+    }
+
+    /// The sum that a register is of an extended index and another register of 64 bits.
+    fn with_wide(&self, sum: RegId) -> Option<Scaled> {
+        let (wide, scaled) = *self.elements.get(&sum)?;
+        let is_sum = scaled.by == 1 && scaled.is_single();
+        is_sum.then_some(Scaled {
+            wide: Some(wide),
+            ..scaled
         })
     }
 
@@ -169,12 +192,16 @@ impl Known {
                 by,
                 signed,
                 plus: None,
+                wide: None,
                 since: at,
             }),
-            Some(Term::Product { of, by }) => self.scaled.get(&of).and_then(|scaled| {
-                let by = scaled.by.checked_mul(by)?;
-                Some(Scaled { by, ..*scaled })
-            }),
+            Some(Term::Product { of, by }) => {
+                let scaled = self.scaled.get(&of).copied();
+                scaled.or_else(|| self.with_wide(of)).and_then(|scaled| {
+                    let by = scaled.by.checked_mul(by)?;
+                    Some(Scaled { by, ..scaled })
+                })
+            }
             Some(Term::Sum(Arg::Reg(a), Arg::Reg(b), 64)) => {
                 let both = self.scaled.get(a).zip(self.scaled.get(b));
                 both.and_then(|(a, b)| a.plus(*b))
@@ -314,6 +341,7 @@ fn add(open: &mut HashMap<Key, (Run, Index, i64)>, known: &Known, access: PlainA
         by,
         signed,
         plus: None,
+        wide: None,
         ..
     } = scaled
     else {
@@ -423,6 +451,35 @@ mod tests {
             format!("{sum} shl.b64 %rd5, %rd4, %r1; {load}"),
         ] {
             assert_eq!(elements(&none), [], "{none}");
+        }
+    }
+
+    #[test]
+    fn sums_with_64_bits_may_be_multiplied() {
+        let wide = |body: &str| {
+            let module = harness::load(&harness::module(&format!(
+                ".visible .entry k(.param .u64 a, .param .u64 n) {{
+                    .reg .b32 %r<4>; .reg .b64 %rd<8>;
+                    ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [n]; cvt.u64.u32 %rd3, %r1;
+                    {body} add.s64 %rd6, %rd5, %rd1; ld.global.u32 %r3, [%rd6];
+                }}"
+            )));
+            let body = module.program().functions[0].body.as_ref();
+            let elements = Runs::of(body.expect("it has a body")).elements;
+            let found = elements.into_values().map(|it| (it.wide.is_some(), it.by));
+            found.collect::<Vec<_>>()
+        };
+        let sum = "add.s64 %rd4, %rd3, %rd2;";
+        assert_eq!(wide(&format!("{sum} shl.b64 %rd5, %rd4, 2;")), [(true, 4)]);
+        assert_eq!(wide("shl.b64 %rd5, %rd3, 2;"), [(false, 4)]);
+        for none in [
+            // Multiplied before, something else added after, changed since.
+            "shl.b64 %rd4, %rd3, 1; add.s64 %rd4, %rd4, %rd2; shl.b64 %rd5, %rd4, 1;",
+            "add.s64 %rd4, %rd3, %rd2; add.s64 %rd4, %rd4, %rd2; shl.b64 %rd5, %rd4, 2;",
+            "add.s64 %rd4, %rd3, %rd2; shl.b64 %rd5, %rd4, 2; mov.u64 %rd2, 0;",
+            "add.s64 %rd4, %rd3, %rd2; shl.b64 %rd5, %rd4, 2; add.s64 %rd5, %rd5, %rd2;",
+        ] {
+            assert_eq!(wide(none), [], "{none}");
         }
     }
 

@@ -37,6 +37,7 @@ mod corpus;
 mod divisions;
 mod forms;
 mod fuzz;
+mod gathers;
 mod in_turn;
 mod joined;
 mod known;

@@ -168,6 +168,7 @@ impl Lower<'_> {
         (access.is_host()
             && alone
             && element.plus.is_none()
+            && element.wide.is_none()
             && !access.write
             && self.register_types[index.0 as usize] == types::I32)
             .then_some(index)

@@ -214,11 +214,17 @@ impl Lower<'_> {
         if self.load_chosen(instruction) {
             return;
         }
-        let row = self.row_of_array(instruction);
-        let Some(outside) = self.any_outside(instruction) else {
-            let done = row.or_else(|| self.likely_row(instruction));
+        let mut row = self.row_of_array(instruction);
+        let outside = match self.any_outside(instruction) {
+            Some(outside) => Some((outside, None)),
+            None => {
+                row = row.or_else(|| self.likely_row(instruction));
+                self.any_outside_of_site(instruction)
+            }
+        };
+        let Some((outside, site)) = outside else {
             self.each(instruction, None, |_| true);
-            if let Some(done) = done {
+            if let Some(done) = row {
                 self.forget_bases();
                 self.b.ins().jump(done, &[]);
                 self.enter(done);
@@ -230,7 +236,9 @@ impl Lower<'_> {
         self.enter(slow);
         let all = self.every_bit();
         let all = self.b.ins().iconst(types::I32, all);
+        self.lanes().site = site;
         self.in_turn(instruction, all, |_| false);
+        self.lanes().site = None;
         self.b.ins().jump(next, &[]);
         self.enter(fast);
         self.lanes().checked = true;
@@ -425,6 +433,19 @@ impl Lower<'_> {
         }
         self.set_form(Form::Once);
         self.any_outside_array(access.offset, &Access::one(access.size, access.write))
+    }
+
+    /// The same, where a site remembers the memory that is accessed, which is answered too.
+    fn any_outside_of_site(&mut self, instruction: &Instruction) -> Option<(Value, Option<u32>)> {
+        let access = instruction.operation.plain_access()?;
+        if !access.is_host() || self.group.is_some() {
+            return None;
+        }
+        self.set_form(Form::Once);
+        let site = self.unit.site();
+        let one = Access::one(access.size, access.write);
+        let outside = self.any_outside_of(access.offset, &one, site)?;
+        Some((outside, Some(site)))
     }
 
     /// Thread after thread; only those that have a bit set, where there are bits. The others keep
