@@ -13,9 +13,6 @@ use crate::graph::shape::Shape;
 use crate::graph::state::State;
 use crate::op::Op;
 
-/// Launches of so many nodes take some hundred kilobytes, and what the driver has of them more.
-const MANY: usize = 512;
-
 /// By the number of each graph of the definition, what its nodes do in the executable.
 ///
 /// A table shares each graph's list with the definition until one of them changes it.
@@ -88,20 +85,6 @@ impl Table {
         match self.graphs.get_mut(node.body)? {
             Contents::Own(list) => list.get_mut(node.index as usize),
             Contents::Shared(_) => None,
-        }
-    }
-
-    /// Has the processor fetch what the next node does, of so many that they are not in its nearest
-    /// caches: who updates one node likely updates the next one too. Left alone, it fetches ahead
-    /// or not as the addresses of the code fall: updates of 10,000 nodes on an H200's host then took
-    /// 1.06 to 1.28 times the driver's calls alone, and take 1.06 to 1.12.
-    #[inline(always)]
-    pub(super) fn fetch_next(&self, node: &NodeId) {
-        if let Some(Contents::Own(list)) = self.graphs.get(node.body)
-            && list.len() >= MANY
-            && let Some(Content::Kernel(next)) = list.get(node.index as usize + 1)
-        {
-            next.fetch();
         }
     }
 

@@ -211,9 +211,6 @@ impl Exec {
         if id.hierarchy != source.id || self.optimized.is_some() || self.context.is_some() {
             return Ok(false);
         }
-        if AT_ONCE {
-            self.table.fetch_next(id);
-        }
         let Some(AnyOp::Kernel(now)) = self.table.own(id) else {
             return Ok(false);
         };

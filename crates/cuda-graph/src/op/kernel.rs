@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::fmt;
-use std::mem::{ManuallyDrop, offset_of};
+use std::mem::ManuallyDrop;
 use std::num::NonZero;
 use std::ptr;
 
@@ -418,18 +418,6 @@ impl KernelOp {
                 let mut pointers = launch.arguments.pointers();
                 call(&launch.params(context, pointers.as_mut_ptr()))
             }
-        }
-    }
-
-    /// Has the processor fetch what updates read and write of it.
-    #[inline(always)]
-    pub(crate) fn fetch(&self) {
-        #[cfg(target_arch = "x86_64")]
-        for line in (0..offset_of!(Launch, rare)).step_by(64) {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let place = (&raw const *self.launch).cast::<i8>();
-            // SAFETY: it fetches, and reads nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(place.wrapping_add(line)) };
         }
     }
 
