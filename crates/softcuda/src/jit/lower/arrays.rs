@@ -1,4 +1,6 @@
-//! Checks of accesses to [arrays](crate::jit::runtime::arrays) that parameters point to.
+//! Checks of accesses to arrays, at indices of 32 bits: of those that parameters point to, how many
+//! indices are inside [is known](crate::jit::runtime::arrays). Of others, such as a slice whose start
+//! is computed in 64 bits, a site knows what memory a group has accessed last.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
@@ -20,6 +22,21 @@ struct Elements {
     less: i64,
     /// Indices below this are inside, less that.
     count: Value,
+}
+
+/// Which indices are inside of memory.
+struct Inside {
+    first: Value,
+    /// The one behind the last.
+    end: Value,
+    /// Not 0 if none is, because elements lie beside those that may be accessed.
+    beside: Option<Value>,
+}
+
+/// The logarithm of a power of two.
+fn log2_of(number: i64) -> Option<u32> {
+    let number = u64::try_from(number).ok()?;
+    number.is_power_of_two().then(|| number.ilog2())
 }
 
 impl Lower<'_> {
@@ -58,9 +75,14 @@ impl Lower<'_> {
     }
 
     /// The same where something is added to the indices that the group has once, or nothing is
-    /// known of the array but that the group has one: then `site` remembers its memory.
-    pub(super) fn any_outside_of(&mut self, low: i64, access: &Access, site: u32) -> Option<Value> {
-        let element = self.any_element()?;
+    /// known of the array but that the group has one. Then a site, which is answered too, knows
+    /// the memory that was accessed last.
+    pub(super) fn any_outside_of(
+        &mut self,
+        low: i64,
+        access: &Access,
+    ) -> Option<(Value, Option<u32>)> {
+        let element = self.element_of_sum()?;
         let Kept::Vectors(indices) = self.kept_of(element.index) else {
             return None;
         };
@@ -69,7 +91,6 @@ impl Lower<'_> {
         if !once.into_iter().flatten().all(|it| self.is_of_group(it)) {
             return None;
         }
-        let shift = element.by.trailing_zeros();
         let more = match (element.plus, element.wide) {
             (Some((plus, signed)), _) => {
                 let plus = self.read(&Arg::Reg(plus), Type::B32);
@@ -78,66 +99,69 @@ impl Lower<'_> {
             (None, Some(wide)) => Some(self.read(&Arg::Reg(wide), Type::B64)),
             (None, None) => None,
         };
-        // Of these indices, the first is inside, and the last is not any more.
-        let (first, last, is_odd) = match self.elements_of(element, low, access) {
+        let (inside, site) = match self.elements_of(element, low, access) {
             Some(Elements { less, count }) => {
                 let less = self.b.ins().iconst(types::I64, less);
                 let first = more.map_or(less, |more| self.b.ins().isub(less, more));
                 let count = self.b.ins().uextend(types::I64, count);
-                (first, self.b.ins().iadd(first, count), None)
+                let end = self.b.ins().iadd(first, count);
+                (
+                    Inside {
+                        first,
+                        end,
+                        beside: None,
+                    },
+                    None,
+                )
             }
-            None if element.by == 1 << shift && shift >= access.log2 => {
+            None => {
+                let log2 = log2_of(element.by).filter(|log2| *log2 >= access.log2)?;
                 let array = self.read(&Arg::Reg(element.array), Type::B64);
                 let mut at = self.b.ins().iadd_imm(array, low);
                 if let Some(more) = more {
-                    let more = self.b.ins().ishl_imm(more, i64::from(shift));
+                    let more = self.b.ins().ishl_imm(more, i64::from(log2));
                     at = self.b.ins().iadd(at, more);
                 }
-                self.indices_in_range(at, shift, access.log2, site)
+                let site = self.unit.site();
+                (self.inside_range(at, log2, access.log2, site), Some(site))
             }
-            None => return None,
         };
-        // As far as indices of 32 bits go. Where a sum has wrapped, the last comes before the first.
+        let Inside { first, end, beside } = inside;
+        // Of these, what indices of 32 bits reach. Where a sum has wrapped, the end comes before
+        // the first, and no index is inside.
         let (least, most) = match element.signed {
             true => (i64::from(i32::MIN), i64::from(i32::MAX)),
             false => (0, i64::from(u32::MAX)),
         };
         let [least, most, none] = [least, most, 0].map(|it| self.b.ins().iconst(types::I64, it));
-        let [first, last] = [first, last].map(|it| {
+        let [first, end] = [first, end].map(|it| {
             let it = self.b.ins().smax(it, least);
             self.b.ins().smin(it, most)
         });
-        let count = self.b.ins().isub(last, first);
+        let count = self.b.ins().isub(end, first);
         let mut count = self.b.ins().smax(count, none);
-        if let Some(is_odd) = is_odd {
-            count = self.b.ins().select(is_odd, none, count);
+        if let Some(beside) = beside {
+            count = self.b.ins().select(beside, none, count);
         }
         let [first, count] = [first, count].map(|it| self.b.ins().ireduce(types::I32, it));
-        Some(self.any_beyond(&indices, Some(first), count))
+        Some((self.any_beyond(&indices, Some(first), count), site))
     }
 
-    /// Which elements, `1 << shift` bytes from each to the next, are inside of what `site`
-    /// remembers, where the one with index 0 lies at an address: the first, the one behind the last,
-    /// and whether none is, because they lie between those that are.
-    fn indices_in_range(
-        &mut self,
-        at: Value,
-        shift: u32,
-        log2: u32,
-        site: u32,
-    ) -> (Value, Value, Option<Value>) {
-        let (shift, size) = (i64::from(shift), 1i64 << log2);
+    /// Which elements of `1 << log2` bytes may be accessed by `1 << access` bytes at their start, as
+    /// far as `site` knows, where that of index 0 is accessed at an address.
+    fn inside_range(&mut self, at: Value, log2: u32, access: u32, site: u32) -> Inside {
+        let size = 1i64 << access;
         let (units, base) = self.range_of(site);
         let distance = self.b.ins().isub(at, base);
-        let before = self.b.ins().sshr_imm(distance, shift);
-        let first = self.b.ins().ineg(before);
-        let bytes = self.b.ins().ishl_imm(units, i64::from(log2));
-        let behind = self.b.ins().isub(bytes, distance);
-        let behind = self.b.ins().iadd_imm(behind, -size);
-        let behind = self.b.ins().sshr_imm(behind, shift);
-        let last = self.b.ins().iadd_imm(behind, 1);
-        let is_odd = (size > 1).then(|| self.b.ins().band_imm(distance, size - 1));
-        (first, last, is_odd)
+        let elements = self.b.ins().sshr_imm(distance, i64::from(log2));
+        let first = self.b.ins().ineg(elements);
+        let bytes = self.b.ins().ishl_imm(units, i64::from(access));
+        let to_end = self.b.ins().isub(bytes, distance);
+        let to_last = self.b.ins().iadd_imm(to_end, -size);
+        let last = self.b.ins().sshr_imm(to_last, i64::from(log2));
+        let end = self.b.ins().iadd_imm(last, 1);
+        let beside = (size > 1).then(|| self.b.ins().band_imm(distance, size - 1));
+        Inside { first, end, beside }
     }
 
     /// Whether some index is below the first one, or not among the next `count`.
@@ -196,12 +220,13 @@ impl Lower<'_> {
     /// The element that this step's access is relative to, if nothing of 64 bits is added to its
     /// index.
     pub(super) fn array_element(&self) -> Option<Element> {
-        self.any_element().filter(|element| element.wide.is_none())
+        self.element_of_sum()
+            .filter(|element| element.wide.is_none())
     }
 
     /// The element that this step's access is relative to. Where its index is a sum, threads of a
     /// group have more in common of what is added than of the index itself.
-    fn any_element(&self) -> Option<Element> {
+    fn element_of_sum(&self) -> Option<Element> {
         let element = *self.runs.elements.get(&self.step)?;
         match element.plus {
             Some((plus, signed)) if self.is_of_group(element.index) && !self.is_of_group(plus) => {

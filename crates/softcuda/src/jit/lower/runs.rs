@@ -461,7 +461,7 @@ mod tests {
                 ".visible .entry k(.param .u64 a, .param .u64 n) {{
                     .reg .b32 %r<4>; .reg .b64 %rd<8>;
                     ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [n]; cvt.u64.u32 %rd3, %r1;
-                    {body} add.s64 %rd6, %rd5, %rd1; ld.global.u32 %r3, [%rd6];
+                    cvt.s64.s32 %rd7, %r2; {body} add.s64 %rd6, %rd5, %rd1; ld.global.u32 %r3, [%rd6];
                 }}"
             )));
             let body = module.program().functions[0].body.as_ref();
@@ -476,6 +476,7 @@ mod tests {
             // Multiplied before, something else added after, changed since.
             "shl.b64 %rd4, %rd3, 1; add.s64 %rd4, %rd4, %rd2; shl.b64 %rd5, %rd4, 1;",
             "add.s64 %rd4, %rd3, %rd2; add.s64 %rd4, %rd4, %rd2; shl.b64 %rd5, %rd4, 2;",
+            "add.s64 %rd4, %rd3, %rd7; add.s64 %rd4, %rd4, %rd2; shl.b64 %rd5, %rd4, 2;",
             "add.s64 %rd4, %rd3, %rd2; shl.b64 %rd5, %rd4, 2; mov.u64 %rd2, 0;",
             "add.s64 %rd4, %rd3, %rd2; shl.b64 %rd5, %rd4, 2; add.s64 %rd5, %rd5, %rd2;",
         ] {
@@ -495,6 +496,9 @@ mod tests {
             "ld.global.u32 %r4, [%rd5]; on: ld.global.u32 %r5, [%rd6];",
             "ld.global.u32 %r4, [%rd5]; ld.global.u16 %r5, [%rd6];",
             "ld.global.u32 %r4, [%rd5]; @%p ld.global.u32 %r5, [%rd6];",
+            // Something is added to one index.
+            "mul.wide.u32 %rd2, %r1, 1; add.s64 %rd2, %rd2, %rd6; shl.b64 %rd2, %rd2, 2;
+            add.s64 %rd2, %rd1, %rd2; ld.global.u32 %r4, [%rd2]; ld.global.u32 %r5, [%rd6];",
             // The index of the first is no more.
             "mov.u32 %r1, 5; ld.global.u32 %r4, [%rd5]; ld.global.u32 %r5, [%rd6];",
         ] {

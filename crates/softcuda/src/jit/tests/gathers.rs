@@ -255,3 +255,69 @@ fn registers_change_before_and_after() {
         cvt.u32.u64 %r9, %rd6;",
     );
 }
+
+/// The first turn of a loop finds the memory; in the second, some are outside, or all beside their
+/// elements: what the first has found must not let them pass.
+#[test]
+fn the_second_turn_is_checked_as_the_first() {
+    // `%rd9`: 0 in the first turn, all bits in the second. `in` is 256 bytes.
+    let turns = |body: &str| {
+        format!(
+            "{BEGIN} and.b32 %r10, %r10, 7; mov.u32 %r13, 0; again: cvt.s64.s32 %rd9, %r13;
+            neg.s64 %rd9, %rd9; {body} add.u32 %r9, %r9, %r12;
+            add.u32 %r13, %r13, 1; setp.lt.u32 %p4, %r13, 2; @%p4 bra again;"
+        )
+    };
+    let slice = |base: &str, scale: &str, load: &str| {
+        format!(
+            "and.b64 %rd5, %rd9, {base}; add.u64 %rd6, %rd2, %rd5; mul.wide.s32 %rd7, %r10, {scale};
+            add.u64 %rd7, %rd6, %rd7; {load}"
+        )
+    };
+    let word = "ld.global.u32 %r12, [%rd7];";
+    let pair = "ld.global.v2.u32 {%r12, %r14}, [%rd7];";
+    let byte = "ld.global.u8 %r12, [%rd7];";
+    let lanes = |base: &str| {
+        format!(
+            "and.b64 %rd5, %rd9, {base}; setp.eq.u32 %p1, %r1, 5; selp.b64 %rd5, %rd5, 0, %p1;
+            add.u64 %rd6, %rd2, %rd5; mul.wide.u32 %rd7, %r10, 4; add.u64 %rd7, %rd6, %rd7; {word}"
+        )
+    };
+    let far = |base: &str| {
+        format!(
+            "cvt.u32.u64 %r15, %rd9; and.b32 %r15, %r15, 0x7fffffff; or.b32 %r15, %r10, %r15;
+            and.b64 %rd5, %rd9, {base}; add.u64 %rd6, %rd2, %rd5; cvt.s64.s32 %rd7, %r15;
+            add.u64 %rd7, %rd6, %rd7; {byte}"
+        )
+    };
+    use FaultKind::{IllegalAddress, Misaligned};
+    for (body, kind, thread) in [
+        // Elements of 12 bytes: the last one ends beyond the memory.
+        (slice("172", "12", word), IllegalAddress, None),
+        // Pairs at words.
+        (slice("4", "8", pair), Misaligned, Some(0)),
+        (slice("4", "16", pair), Misaligned, Some(0)),
+        // One thread has another slice.
+        (lanes("240"), IllegalAddress, Some(5)),
+        (lanes("2"), Misaligned, Some(5)),
+        // All have one index, half of all addresses away.
+        (far("0x8000000000000000"), IllegalAddress, Some(0)),
+        (far("0x8000000000000008"), IllegalAddress, Some(0)),
+    ] {
+        let body = turns(&body);
+        let end = same(&body, [64, 1, 1], 0);
+        let (found, _, who) = end.expect_err(&body);
+        assert_eq!(found, kind, "{body}");
+        if let Some(thread) = thread {
+            assert_eq!(who, Some([thread, 0, 0]), "{body}");
+        }
+    }
+    // Pairs at words, where the first turn has even ones alone.
+    let body = turns(&format!(
+        "and.b32 %r15, %r10, 6; selp.b32 %r15, %r10, %r15, %p3; setp.eq.u32 %p3, %r13, 0;
+        add.u64 %rd6, %rd2, 16; mul.wide.u32 %rd7, %r15, 4; add.u64 %rd7, %rd6, %rd7; {pair}"
+    ));
+    let body = format!("setp.ne.u32 %p3, %r1, %r1; {body}");
+    let (kind, ..) = same(&body, [64, 1, 1], 0).expect_err("some are odd");
+    assert_eq!(kind, Misaligned);
+}

@@ -10,6 +10,7 @@ mod attack_agreement;
 mod attack_apart;
 mod attack_elements;
 mod attack_forms;
+mod attack_gathers;
 mod attack_halves;
 mod attack_joins;
 mod attack_loops;

@@ -435,17 +435,14 @@ impl Lower<'_> {
         self.any_outside_array(access.offset, &Access::one(access.size, access.write))
     }
 
-    /// The same, where a site remembers the memory that is accessed, which is answered too.
+    /// The same, where a site, which is answered too, knows the memory that is accessed.
     fn any_outside_of_site(&mut self, instruction: &Instruction) -> Option<(Value, Option<u32>)> {
         let access = instruction.operation.plain_access()?;
         if !access.is_host() || self.group.is_some() {
             return None;
         }
         self.set_form(Form::Once);
-        let site = self.unit.site();
-        let one = Access::one(access.size, access.write);
-        let outside = self.any_outside_of(access.offset, &one, site)?;
-        Some((outside, Some(site)))
+        self.any_outside_of(access.offset, &Access::one(access.size, access.write))
     }
 
     /// Thread after thread; only those that have a bit set, where there are bits. The others keep
