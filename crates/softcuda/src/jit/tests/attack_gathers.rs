@@ -313,7 +313,7 @@ impl Writer<'_> {
             1 | 2 => total.wrapping_div(by),
             _ => self.number(),
         };
-        let has_wide = matches!(form, 2 | 3 | 4);
+        let has_wide = matches!(form, 2..=4);
         let mut rest = total;
         let mut quotient32 = 0;
         if has_wide {
