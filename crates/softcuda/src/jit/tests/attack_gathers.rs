@@ -1,8 +1,8 @@
 //! Attacks on the one check of a group's gathers and scatters: random kernels do the same in
 //! vectors, in rounds and as fibers, also where threads are outside.
 //!
-//! No thread reads or writes what another one writes: loads are of memory that stays, each store has
-//! words of its own for each thread, and atomics add to counters that nobody reads.
+//! No thread reads or writes what another one writes: loads are of memory that stays, each store
+//! has words of its own for each thread, and atomics add to counters that nobody reads.
 //!
 //! `SOFTCUDA_FUZZ_CASES` sets the number of cases, `SOFTCUDA_FUZZ_CASE` runs one case alone and
 //! prints its kernel.
@@ -36,8 +36,8 @@ const OUT: i64 = 131_072 - 48;
 const IN: i64 = 1024 - 36;
 const MORE: i64 = 4096 - 40;
 
-/// Of `out`: words of threads, memory that is only read, with room around it, counters, and from there on what each store
-/// has for itself.
+/// Of `out`: words of threads, memory that is only read, with room around it, counters, and from
+/// there on what each store has for itself.
 const READ: i64 = 1024;
 const COUNTERS: i64 = 4096;
 const STORES: i64 = 16_384;
@@ -742,8 +742,8 @@ fn slices_that_move() {
     }
 }
 
-/// Where the index, or what is added to it, is another by the time of the access, that tells nothing
-/// of the address.
+/// Where the index, or what is added to it, is another by the time of the access, that tells
+/// nothing of the address.
 #[test]
 fn registers_that_change_hide_nothing() {
     let wide = "add.u64 %w0, %zero, FAR; cvt.u64.u32 %a0, %i0; add.u64 %a0, %a0, %w0;
