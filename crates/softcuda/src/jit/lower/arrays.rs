@@ -1,6 +1,6 @@
-//! Checks of accesses to arrays, at indices of 32 bits: of those that parameters point to, how many
-//! indices are inside [is known](crate::jit::runtime::arrays). Of others, such as a slice whose start
-//! is computed in 64 bits, a site knows what memory a group has accessed last.
+//! Checks of accesses to arrays, at indices of 32 bits. How many indices are inside of an array
+//! that a parameter points to [is known](crate::jit::runtime::arrays). Of another, such as a slice
+//! whose start is computed in 64 bits, a site knows what memory a group has accessed last.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
@@ -104,15 +104,8 @@ impl Lower<'_> {
                 let less = self.b.ins().iconst(types::I64, less);
                 let first = more.map_or(less, |more| self.b.ins().isub(less, more));
                 let count = self.b.ins().uextend(types::I64, count);
-                let end = self.b.ins().iadd(first, count);
-                (
-                    Inside {
-                        first,
-                        end,
-                        beside: None,
-                    },
-                    None,
-                )
+                let (end, beside) = (self.b.ins().iadd(first, count), None);
+                (Inside { first, end, beside }, None)
             }
             None => {
                 let log2 = log2_of(element.by).filter(|log2| *log2 >= access.log2)?;
@@ -126,10 +119,32 @@ impl Lower<'_> {
                 (self.inside_range(at, log2, access.log2, site), Some(site))
             }
         };
+        let (first, count) = self.in_words(inside, element.signed);
+        Some((self.any_beyond(&indices, Some(first), count), site))
+    }
+
+    /// Which elements of `1 << log2` bytes lie in what `site` knows, as far as `1 << access` bytes
+    /// of each are accessed: of index 0 those at an address.
+    fn inside_range(&mut self, at: Value, log2: u32, access: u32, site: u32) -> Inside {
+        let size = 1i64 << access;
+        let (units, base) = self.range_of(site);
+        let distance = self.b.ins().isub(at, base);
+        let elements = self.b.ins().sshr_imm(distance, i64::from(log2));
+        let first = self.b.ins().ineg(elements);
+        let bytes = self.b.ins().ishl_imm(units, i64::from(access));
+        let to_end = self.b.ins().isub(bytes, distance);
+        let to_last = self.b.ins().iadd_imm(to_end, -size);
+        let last = self.b.ins().sshr_imm(to_last, i64::from(log2));
+        let end = self.b.ins().iadd_imm(last, 1);
+        let beside = (size > 1).then(|| self.b.ins().band_imm(distance, size - 1));
+        Inside { first, end, beside }
+    }
+
+    /// Of the indices that are inside those that 32 bits can tell: the first, and how many. Where a
+    /// sum has wrapped, the end comes before the first, and none is inside.
+    fn in_words(&mut self, inside: Inside, signed: bool) -> (Value, Value) {
         let Inside { first, end, beside } = inside;
-        // Of these, what indices of 32 bits reach. Where a sum has wrapped, the end comes before
-        // the first, and no index is inside.
-        let (least, most) = match element.signed {
+        let (least, most) = match signed {
             true => (i64::from(i32::MIN), i64::from(i32::MAX)),
             false => (0, i64::from(u32::MAX)),
         };
@@ -144,24 +159,7 @@ impl Lower<'_> {
             count = self.b.ins().select(beside, none, count);
         }
         let [first, count] = [first, count].map(|it| self.b.ins().ireduce(types::I32, it));
-        Some((self.any_beyond(&indices, Some(first), count), site))
-    }
-
-    /// Which elements of `1 << log2` bytes may be accessed by `1 << access` bytes at their start, as
-    /// far as `site` knows, where that of index 0 is accessed at an address.
-    fn inside_range(&mut self, at: Value, log2: u32, access: u32, site: u32) -> Inside {
-        let size = 1i64 << access;
-        let (units, base) = self.range_of(site);
-        let distance = self.b.ins().isub(at, base);
-        let elements = self.b.ins().sshr_imm(distance, i64::from(log2));
-        let first = self.b.ins().ineg(elements);
-        let bytes = self.b.ins().ishl_imm(units, i64::from(access));
-        let to_end = self.b.ins().isub(bytes, distance);
-        let to_last = self.b.ins().iadd_imm(to_end, -size);
-        let last = self.b.ins().sshr_imm(to_last, i64::from(log2));
-        let end = self.b.ins().iadd_imm(last, 1);
-        let beside = (size > 1).then(|| self.b.ins().band_imm(distance, size - 1));
-        Inside { first, end, beside }
+        (first, count)
     }
 
     /// Whether some index is below the first one, or not among the next `count`.

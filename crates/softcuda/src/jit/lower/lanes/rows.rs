@@ -83,7 +83,8 @@ impl Lower<'_> {
         if !cfg!(target_arch = "x86_64") || bytes < LINE / 4 {
             return;
         }
-        let next_by = next.by;
+        // The line that a row begins in is also the one that the row before it ends in.
+        let end = if next.by > 0 { bytes.min(LINE) - 1 } else { 0 };
         let distance = match next.times {
             None => self.b.ins().iconst(types::I64, next.by),
             Some(times) => match self.lanes().kept(times).clone() {
@@ -108,8 +109,6 @@ impl Lower<'_> {
             false => distance,
         };
         let next = self.b.ins().iadd(from, distance);
-        // The line that a row begins in is also the one that the row before it ends in.
-        let end = if next_by > 0 { bytes.min(LINE) - 1 } else { 0 };
         for line in (0..bytes).step_by(LINE as usize) {
             self.fetch(next, line + end, write);
         }

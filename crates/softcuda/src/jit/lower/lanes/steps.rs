@@ -215,11 +215,17 @@ impl Lower<'_> {
             return;
         }
         let mut row = self.row_of_array(instruction);
-        let outside = match self.any_outside(instruction) {
+        self.set_form(Form::Once);
+        let single = self.single_access(instruction);
+        let of_parameter = match &single {
+            Some((low, access)) => self.any_outside_array(*low, access),
+            None => None,
+        };
+        let outside = match of_parameter {
             Some(outside) => Some((outside, None)),
             None => {
                 row = row.or_else(|| self.likely_row(instruction));
-                self.any_outside_of_site(instruction)
+                single.and_then(|(low, access)| self.any_outside_of(low, &access))
             }
         };
         let Some((outside, site)) = outside else {
@@ -424,25 +430,12 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether some thread's access is outside of an array, as a predicate; `None` where one check
-    /// does not tell.
-    fn any_outside(&mut self, instruction: &Instruction) -> Option<Value> {
+    /// How far a thread's access is from its base, and what it is; `None` where one check cannot
+    /// tell of all threads' accesses, or tells of several of each.
+    fn single_access(&self, instruction: &Instruction) -> Option<(i64, Access)> {
         let access = instruction.operation.plain_access()?;
-        if !access.is_host() || self.group.is_some() {
-            return None;
-        }
-        self.set_form(Form::Once);
-        self.any_outside_array(access.offset, &Access::one(access.size, access.write))
-    }
-
-    /// The same, where a site, which is answered too, knows the memory that is accessed.
-    fn any_outside_of_site(&mut self, instruction: &Instruction) -> Option<(Value, Option<u32>)> {
-        let access = instruction.operation.plain_access()?;
-        if !access.is_host() || self.group.is_some() {
-            return None;
-        }
-        self.set_form(Form::Once);
-        self.any_outside_of(access.offset, &Access::one(access.size, access.write))
+        let is_single = access.is_host() && self.group.is_none();
+        is_single.then(|| (access.offset, Access::one(access.size, access.write)))
     }
 
     /// Thread after thread; only those that have a bit set, where there are bits. The others keep
