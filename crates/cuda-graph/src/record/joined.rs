@@ -92,11 +92,11 @@ impl Graph {
         }
         let _hold = Hold(&graph);
         let mut path = Path::new(&graph);
-        path.joined = Some(Joined {
+        path.joined = Some(Box::new(Joined {
             stream: stream.clone(),
             id: info.id,
             edges: Vec::new(),
-        });
+        }));
         record(&mut path)
     }
 }

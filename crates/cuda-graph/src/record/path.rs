@@ -1,6 +1,6 @@
 //! A cursor in a graph.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
@@ -59,13 +59,13 @@ pub struct Path {
     /// A foreign block that is all there is so far: the graph itself, unless more comes.
     whole: Option<(Graph, Tag)>,
     /// What comes behind a checkpoint goes into a body until this one ends.
-    gate: Option<Gate>,
-    /// The checkpoints of the recording. None where there can be none.
-    stops: Option<Rc<RefCell<Stops>>>,
+    gate: Option<Box<Gate>>,
+    /// The checkpoints of the recording, once somebody asks. None where there can be none.
+    stops: Option<OnceCell<Rc<RefCell<Stops>>>>,
     /// It is the recording's outermost path.
     is_outermost: bool,
     /// The capture of other code that it records into.
-    pub(super) joined: Option<Joined>,
+    pub(super) joined: Option<Box<Joined>>,
 }
 
 /// The rest of a body or step, behind a checkpoint.
@@ -105,7 +105,7 @@ impl Drop for Recording {
 enum Place {
     /// To a graph that is there, at once.
     Live(Graph),
-    Draft(Draft),
+    Draft(Box<Draft>),
 }
 
 impl Place {
@@ -118,6 +118,7 @@ impl Place {
 }
 
 impl Path {
+    #[inline(always)]
     fn at(place: Place, session: Option<Rc<Session>>) -> Path {
         Path {
             place,
@@ -135,6 +136,7 @@ impl Path {
     }
 
     /// A path that a recording begins with.
+    #[inline(always)]
     #[track_caller]
     fn begin(place: Place, stream: Option<Held<'_>>) -> Result<Path> {
         let location = Location::caller();
@@ -145,7 +147,7 @@ impl Path {
         let session = stream.map(begin).transpose()?;
         Ok(Path {
             _recording: session.clone().map(Recording),
-            stops: Some(Rc::default()),
+            stops: Some(OnceCell::new()),
             is_outermost: true,
             ..Path::at(place, session)
         })
@@ -171,7 +173,7 @@ impl Path {
         after: impl NodeSet,
         stream: Option<Held<'_>>,
     ) -> Result<Path> {
-        let mut path = Path::begin(Place::Draft(Draft::of(graph)?), stream)?;
+        let mut path = Path::begin(Place::Draft(Box::new(Draft::of(graph)?)), stream)?;
         path.go_on_after(after)?;
         Ok(path)
     }
@@ -179,8 +181,8 @@ impl Path {
     /// A path through a body.
     pub(super) fn inside(&self, draft: Draft) -> Path {
         Path {
-            stops: self.stops.clone(),
-            ..Path::at(Place::Draft(draft), self.session.clone())
+            stops: self.stops().cloned().map(OnceCell::from),
+            ..Path::at(Place::Draft(Box::new(draft)), self.session.clone())
         }
     }
 
@@ -230,7 +232,7 @@ impl Path {
     pub(super) fn into_draft(mut self) -> Result<(Draft, Numbers)> {
         self.close_gate()?;
         match self.place {
-            Place::Draft(draft) => Ok((draft, self.after)),
+            Place::Draft(draft) => Ok((*draft, self.after)),
             Place::Live(_) => Err(Error::RecordingOver),
         }
     }
@@ -289,9 +291,10 @@ impl Path {
     /// of a foreign block.
     #[inline]
     pub fn record<O: Operation>(&mut self, op: O) -> Result<Node<O>> {
-        if self.is_fresh {
+        if self.whole.is_some() {
             self.settle()?;
         }
+        self.is_fresh = false;
         if let Some(session) = &self.session {
             session.check_before(&op)?;
         }
@@ -419,15 +422,21 @@ impl Path {
         Ok(())
     }
 
+    /// The checkpoints of the recording, if there can be some.
+    fn stops(&self) -> Option<&Rc<RefCell<Stops>>> {
+        let stops = self.stops.as_ref()?;
+        Some(stops.get_or_init(Rc::default))
+    }
+
     /// How many checkpoints there are in the recording.
     fn checkpoints(&self) -> usize {
-        let stops = self.stops.as_ref();
+        let stops = self.stops.as_ref().and_then(OnceCell::get);
         stops.map_or(0, |stops| stops.borrow().names.len())
     }
 
     /// Where it is told that the step stopped.
     fn stopped(&self) -> Result<Region> {
-        let stops = self.stops.as_ref().ok_or(Error::CheckpointHere)?;
+        let stops = self.stops().ok_or(Error::CheckpointHere)?;
         let mut stops = stops.borrow_mut();
         let word = match stops.word.take() {
             Some(word) => word,
@@ -438,7 +447,7 @@ impl Path {
 
     /// Has each launch go on at first.
     fn reset_stopped(&mut self) -> Result<()> {
-        let Some(stops) = self.stops.clone().filter(|_| self.is_outermost) else {
+        let Some(stops) = self.stops().cloned().filter(|_| self.is_outermost) else {
             return Ok(());
         };
         if !stops.borrow().is_reset {
@@ -467,12 +476,12 @@ impl Path {
         plan.stopped = stopped;
         plan.checkpoint = checkpoint;
         let (number, draft) = plan.next_body(self);
-        self.gate = Some(Gate {
+        self.gate = Some(Box::new(Gate {
             plan,
-            place: std::mem::replace(&mut self.place, Place::Draft(draft)),
+            place: std::mem::replace(&mut self.place, Place::Draft(Box::new(draft))),
             after: std::mem::take(&mut self.after),
             over: std::mem::take(&mut self.over),
-        });
+        }));
         Ok(number)
     }
 
@@ -488,7 +497,7 @@ impl Path {
         let Place::Draft(draft) = inner else {
             return Err(Error::RecordingOver);
         };
-        plan.push_body(draft, ends);
+        plan.push_body(*draft, ends);
         if plan.is_empty_rest() {
             return Ok(());
         }
@@ -518,16 +527,21 @@ impl Path {
             Some(session) => session.end(recorded)?,
             None => recorded?,
         };
-        let graph = Graph::from_view(self.graph().view());
         if let Some((whole, _)) = self.whole {
+            let graph = self.place.graph();
             let kept = std::mem::take(&mut graph.hierarchy().lock().body_mut(0)?.lingering);
             whole.hierarchy().lock().body_mut(0)?.lingering.extend(kept);
             return Ok((whole, value));
         }
-        if let Place::Draft(draft) = self.place {
-            draft.commit()?;
-        }
-        if let Some(stops) = self.stops {
+        let graph = match self.place {
+            Place::Live(graph) => graph,
+            Place::Draft(draft) => {
+                let graph = Graph::from_view(draft.into.view());
+                draft.commit()?;
+                graph
+            }
+        };
+        if let Some(stops) = self.stops.and_then(OnceCell::into_inner) {
             let Stops { names, word, .. } = stops.take();
             if let Some((word, _)) = word.filter(|_| !names.is_empty()) {
                 let checkpoints = Checkpoints::new(word, names);
@@ -618,7 +632,7 @@ impl Records for Path {
         let (before, location) = (self.checkpoints(), flow.location);
         let recorded = FlowPlan::record(self, flow, bodies);
         if recorded.is_err()
-            && let Some(stops) = &self.stops
+            && let Some(stops) = self.stops()
         {
             // Nothing of it is recorded.
             stops.borrow_mut().names.truncate(before);
@@ -649,7 +663,7 @@ impl Records for Path {
     }
 
     fn put_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Option<u32>> {
-        let stops = self.stops.clone().ok_or(Error::CheckpointHere)?;
+        let stops = self.stops().cloned().ok_or(Error::CheckpointHere)?;
         let (name, repeats) = (checkpoint.name, stops.borrow().repeats);
         if stops.borrow().names.contains(&name) && !repeats {
             let name = (*name).into();
@@ -669,7 +683,7 @@ impl Records for Path {
     }
 
     fn begin_resume(&mut self) {
-        if let Some(stops) = &self.stops {
+        if let Some(stops) = self.stops() {
             stops.borrow_mut().repeats = true;
         }
     }
