@@ -8,7 +8,7 @@ use crate::jit::harness::load_as;
 use crate::jit::module::Form;
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
-const DEFAULT_CASES: u64 = 100;
+const DEFAULT_CASES: u64 = 15;
 const SHARE: u64 = 10;
 const CONDITIONS: [&str; 6] = ["lt", "le", "gt", "ge", "eq", "ne"];
 const WAITS: [&str; 3] = ["bar.sync 0;", "barrier.sync 1;", "bar.warp.sync -1;"];

@@ -11,7 +11,7 @@ use crate::jit::harness;
 use crate::jit::module::Form;
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
-const DEFAULT_CASES: u64 = 24;
+const DEFAULT_CASES: u64 = 12;
 const SHARE: u64 = 20;
 
 const BLOCKS: [[u32; 3]; 8] = [

@@ -7,7 +7,7 @@ use crate::jit::harness::load_as;
 use crate::jit::module::Form;
 
 /// Cases of a plain `cargo test`; of a whole run, the part that is run here.
-const DEFAULT_CASES: u64 = 100;
+const DEFAULT_CASES: u64 = 30;
 const SHARE: u64 = 200;
 
 /// Launches of a kernel do the same in all forms. Which of two faults is told is chance.

@@ -1,7 +1,7 @@
 //! Loops in step that are harder than those in [`paces`](super::paces): random ones, among others.
 
 use super::forms::{Outcome, kernel, run_module};
-use super::fuzz::Random;
+use super::fuzz::{Random, Sample, setting};
 use crate::jit::harness;
 use crate::jit::module::Form;
 
@@ -458,7 +458,7 @@ const BLOCKS: [[u32; 3]; 7] = [
 /// Loops of all kinds, with all that differs from thread to thread.
 #[test]
 fn random_loops() {
-    for seed in 1..=15 {
+    for seed in 1..=setting("SOFTCUDA_FUZZ_CASES").map_or(5, |cases| cases / 100) {
         let mut maker = Maker::new(seed);
         let body = maker.body();
         let fibers = harness::load_as(&kernel(&body), Form::Fibers);
@@ -541,6 +541,7 @@ fn ahead(before: &str, turn: &str, ask: &str, ahead: &str) -> String {
 /// What the loop leaves as it is: of all sizes, written by some threads alone, or by a shuffle.
 #[test]
 fn kept_once() {
+    let mut sample = Sample::one_in(4);
     let wide = "mul.wide.u32 %rd12, %r1, 0x12345; cvt.rn.f64.u32 %d1, %r1;
         and.b32 %r12, %r1, 3; setp.eq.u32 %p5, %r12, 1; @%p5 add.u64 %rd12, %rd12, 0x7123456789;
         @!%p5 add.rn.f64 %d1, %d1, %d1; mov.u32 %r15, 9; @%p5 bra some; mad.lo.u32 %r15, %r1, %r1, 4;
@@ -557,6 +558,9 @@ fn kept_once() {
     for before in [wide, zero] {
         for turn in [uses, inner, guarded] {
             for ask in ["setp.ge.u32", "setp.gt.u32", "setp.lt.u32", "setp.ne.u32"] {
+                if !sample.takes() {
+                    continue;
+                }
                 let body = format!("{} {uses}", ahead(before, turn, ask, uses));
                 holds(&body, [3, 1, 1], &ROWS, &NUMBERS);
             }
@@ -567,6 +571,7 @@ fn kept_once() {
 /// Threads come to the dividing branch in some turns, go away from it by themselves, or end.
 #[test]
 fn around_the_dividing_branch() {
+    let mut sample = Sample::one_in(4);
     let before = "mul.lo.u32 %r15, %r1, %r1; ld.global.u32 %r16, [%rd2+12];";
     for turn in [
         "",
@@ -585,6 +590,9 @@ fn around_the_dividing_branch() {
             "setp.eq.u32 %p7, %r1, 5; @%p7 bra past; add.u32 %r9, %r9, %r16;",
         ] {
             for ask in ["setp.ge.u32", "setp.lt.u32", "setp.eq.u32"] {
+                if !sample.takes() {
+                    continue;
+                }
                 let body = format!(
                     "{} mad.lo.u32 %r9, %r9, 3, %r15; add.u32 %r9, %r9, %r16;",
                     ahead(before, turn, ask, ahead_of)

@@ -13,7 +13,7 @@ use crate::jit::module::{Form, Module};
 use crate::jit::resolve::unrolled;
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
-const DEFAULT_CASES: u64 = 60;
+const DEFAULT_CASES: u64 = 20;
 const SHARE: u64 = 10;
 /// Words that all threads read, of a row that a thread has to itself, and of what each leaves.
 const WORDS: usize = 20_480;

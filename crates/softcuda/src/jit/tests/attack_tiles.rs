@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use super::forms::{Differences, difference, kernel, run};
+use super::fuzz::Sample;
 use crate::jit::harness;
 use crate::jit::module::Form;
 use crate::jit::runtime::float::tests::Random;
@@ -357,6 +358,7 @@ fn shuffles_by_any_numbers() {
 /// Divisions by numbers in registers give what those by registers give that hold anything.
 #[test]
 fn numbers_in_registers_divide_as_parameters_do() {
+    let mut sample = Sample::one_in(4);
     let load =
         "mad.lo.u32 %r4, %r1, 0x08421085, %r30; and.b32 %r6, %r1, 1; setp.eq.u32 %p1, %r6, 0;
         @%p1 xor.b32 %r4, %r1, -1; setp.eq.u32 %p1, %r1, 0; @%p1 mov.u32 %r4, 0x80000000;";
@@ -379,6 +381,9 @@ fn numbers_in_registers_divide_as_parameters_do() {
     ] {
         for kind in ["div.u32", "rem.u32", "div.s32", "rem.s32"] {
             for guard in ["", "@%p2 ", "@!%p2 "] {
+                if !sample.takes() {
+                    continue;
+                }
                 let body = |by: &str| {
                     format!(
                         "{load} setp.lt.u32 %p2, %r35, 19; mov.u32 %r7, 5; {by}
@@ -447,6 +452,7 @@ fn upper_halves_of_products_with_any_number() {
 /// it, in one thread or in several.
 #[test]
 fn likely_rows_at_the_ends_of_shared_memory() {
+    let mut sample = Sample::one_in(8);
     let mut differences = Differences::default();
     let accesses = [
         (4i32, "st.shared.u32 [A], %r35; bar.sync 0; ld.shared.u32 %r9, [A];"),
@@ -482,6 +488,9 @@ fn likely_rows_at_the_ends_of_shared_memory() {
                     (-4096 - size * start, 4096),
                     (2, 0),
                 ] {
+                    if !sample.takes() {
+                        continue;
+                    }
                     let at = format!("%r7+{offset}");
                     let second = format!("%r7+{}", offset + 4);
                     let access = access.replace("A+4", &second).replace('A', &at);

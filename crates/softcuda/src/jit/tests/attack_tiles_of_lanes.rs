@@ -15,7 +15,7 @@ use super::fuzz::{Random, run_cases, setting};
 use crate::jit::module::Form;
 
 /// Cases of a plain `cargo test`.
-const DEFAULT_CASES: u64 = 40;
+const DEFAULT_CASES: u64 = 20;
 
 const BLOCKS: [[u32; 3]; 14] = [
     [32, 1, 1],

@@ -2,6 +2,7 @@
 //! do the same.
 
 use super::forms::{kernel, run, same};
+use super::fuzz::Sample;
 use crate::grid::launch::FaultKind;
 use crate::jit::module::Form;
 
@@ -315,6 +316,7 @@ fn warps_do_different_things() {
 /// Loads and stores of several registers, at all distances, some misaligned.
 #[test]
 fn rows_of_several_registers() {
+    let mut sample = Sample::one_in(3);
     let lists = [
         ("v2.u32", 8, "%r4, %r5", "%r5, %r4"),
         ("v2.u32", 8, "%r4, %r4", "%r4, %r4"),
@@ -343,6 +345,9 @@ fn rows_of_several_registers() {
                 (256, 0),
                 (-16, 0),
             ] {
+                if !sample.takes() {
+                    continue;
+                }
                 let body = format!(
                     ".reg .f64 %d<8>; .reg .b16 %h<8>; {wait}
                     mul.wide.u32 %rd18, %r1, {stride}; add.s64 %rd4, %rd1, %rd18;

@@ -2,6 +2,7 @@
 //! slice of one, and at indices to which 64 bits are added: one check serves a group.
 
 use super::forms::{place, same};
+use super::fuzz::Sample;
 use crate::grid::launch::FaultKind;
 
 const BLOCKS: [[u32; 3]; 3] = [[64, 1, 1], [16, 4, 1], [37, 1, 1]];
@@ -54,6 +55,7 @@ fn addresses(signed: bool, by: u32) -> [String; 4] {
 /// Loads of each size, in elements as large or larger, below the slice's start and above it.
 #[test]
 fn elements_of_slices() {
+    let mut sample = Sample::one_in(3);
     for (load, size) in [
         ("ld.global.u8 %r9, [%rd7];", 1),
         ("ld.global.s16 %r9, [%rd7];", 2),
@@ -70,6 +72,9 @@ fn elements_of_slices() {
             let (count, middle) = (256 / by, 128 / by);
             for signed in [true, false] {
                 for address in addresses(signed, by) {
+                    if !sample.takes() {
+                        continue;
+                    }
                     // Indices from 0 on, or, with a sign, from below 0 on.
                     let index = match signed {
                         true => format!("mov.u64 %rd5, 128; sub.u32 %r10, %r10, {middle};"),

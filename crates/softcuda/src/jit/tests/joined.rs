@@ -79,7 +79,7 @@ fn body(random: &mut Random) -> String {
 
 #[test]
 fn in_any_order() {
-    let cases = setting("SOFTCUDA_FUZZ_CASES").unwrap_or(120);
+    let cases = setting("SOFTCUDA_FUZZ_CASES").unwrap_or(60);
     run_cases(cases, |_, random, _| {
         let body = "mov.u32 %r4, 1; mov.u32 %r5, 2; mov.u32 %r6, 3; mov.u32 %r7, 4; mov.u32 %r8, 5;
             mov.f32 %f1, 0f40c00000; mov.f32 %f2, 0f40e00000;"

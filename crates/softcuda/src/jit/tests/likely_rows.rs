@@ -2,6 +2,7 @@
 //! one where not. Nobody sees which.
 
 use super::forms::same;
+use super::fuzz::Sample;
 
 /// Threads whose bit is set in `n` have an index that is so much larger: pointers that loops move
 /// on.
@@ -90,6 +91,7 @@ fn stores() {
 /// accesses.
 #[test]
 fn faults() {
+    let mut sample = Sample::one_in(4);
     for moved in [0, !0, 0xff, 1, 0x100, 0xfe] {
         for last in 0..=20i32 {
             let words = 63 - last - if moved == 0 { 0 } else { 32 };
@@ -100,6 +102,9 @@ fn faults() {
                 format!("st.global.u32 {at}, %r1;"),
                 format!("ld.global.u32 %r9, {at}; ld.global.u32 %r10, {below};"),
             ] {
+                if !sample.takes() {
+                    continue;
+                }
                 // No element of an array that is known.
                 let body = format!(
                     "{} add.u64 %rd4, %rd2, %rd5; add.u64 %rd4, %rd4, 4; {access}",

@@ -2,6 +2,7 @@
 //! thread chooses: nobody sees that they go by vectors.
 
 use super::forms::{kernel, run, same};
+use super::fuzz::Sample;
 use crate::jit::module::Form;
 
 /// `%p1` says whether a thread takes part, as the bits of `n` do.
@@ -43,6 +44,7 @@ fn ends_alike(body: &str, threads: u32, n: u32) {
 /// The last element of the array is that of thread `last`.
 #[test]
 fn loads() {
+    let mut sample = Sample::one_in(6);
     for (access, bytes, apart) in [
         ("ld.global.u32 %r9, [%rd4];", 4, 4),
         ("ld.global.f32 %f1, [%rd4];", 4, 4),
@@ -70,6 +72,9 @@ fn loads() {
                 )
             };
             for n in WHO {
+                if !sample.takes() {
+                    continue;
+                }
                 for last in [40, 19, 16, 9, 0] {
                     // Threads behind the last are outside; some of these take part.
                     let at = 256 - apart * last - bytes;
@@ -86,6 +91,7 @@ fn loads() {
 /// What is stored lies between what others have stored, in global and in shared memory.
 #[test]
 fn stores() {
+    let mut sample = Sample::one_in(3);
     for (access, apart, scale) in [
         ("st.global.u32 [%rd4+8192], %r5;", 4, 1),
         ("st.global.u32 [%rd4+8192], %r5;", 12, 1),
@@ -104,6 +110,9 @@ fn stores() {
     ] {
         for access in by_some(access) {
             for sync in ["", "bar.sync 0;"] {
+                if !sample.takes() {
+                    continue;
+                }
                 let body = format!(
                     ".reg .f64 %fd<4>; {TAKES_PART} mul.lo.u32 %r7, %r1, {apart};
                     mul.wide.u32 %rd5, %r7, {scale}; add.u64 %rd4, %rd1, %rd5;
@@ -134,6 +143,7 @@ fn stores() {
 /// `c ? a[i] : b[i]`: the arrays have 64 words, and 2048.
 #[test]
 fn chosen() {
+    let mut sample = Sample::one_in(3);
     let first = "selp.b64 %rd4, %rd2, %rd18, %p1; add.u64 %rd4, %rd4, %rd5;";
     let offset_first = "selp.b64 %rd4, %rd18, %rd2, %p1; add.u64 %rd4, %rd5, %rd4;";
     let both = "add.u64 %rd6, %rd2, %rd5; add.u64 %rd7, %rd18, %rd5;
@@ -179,6 +189,9 @@ fn chosen() {
             ("@%p3 ld.global.u32 %r9, [%rd4];", 4),
         ] {
             for at in [0, 256 - 15 * bytes] {
+                if !sample.takes() {
+                    continue;
+                }
                 let body = format!(
                     "{TAKES_PART} setp.lt.u32 %p3, %r1, 11; mul.wide.u32 %rd5, %r1, {bytes};
                     mul.lo.u32 %r8, %r1, 77; st.global.u32 [%rd3+8192], %r8; add.u64 %rd18, %rd1, 8192; bar.sync 0;

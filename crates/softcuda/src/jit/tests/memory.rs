@@ -2,6 +2,7 @@
 //! touched.
 
 use super::forms;
+use super::fuzz::Sample;
 use crate::grid::launch::{Fault, FaultKind};
 use crate::jit::harness::{self, buffer};
 use crate::jit::module::Form;
@@ -686,6 +687,7 @@ fn a_check_made_together_ends_where_its_register_changes() {
 /// what would with a check for each.
 #[test]
 fn neighbouring_indices_are_checked_together() {
+    let mut sample = Sample::one_in(3);
     let body = |accesses: &str, wide: &str| {
         format!(
             "cvt.u32.u64 %r4, %rd3; add.s32 %r5, %r4, 1; add.s32 %r6, %r5, 2; add.s32 %r7, %r4, -1;
@@ -737,6 +739,9 @@ fn neighbouring_indices_are_checked_together() {
     for accesses in accesses {
         for wide in ["u32", "s32"] {
             for before in ["", "add.s64 %rd1, %rd1, 2;"] {
+                if !sample.takes() {
+                    continue;
+                }
                 let together = format!("{before} {}", body(&accesses.replace('|', ""), wide));
                 // A block for each.
                 let mut parts = accesses.split('|');

@@ -2,6 +2,7 @@
 //! a fault names; where whole warps make up the rows of a block, and where they do not.
 
 use super::forms::{kernel, run, run_module};
+use super::fuzz::Sample;
 use crate::grid::launch::FaultKind;
 use crate::jit::harness;
 use crate::jit::module::Form;
@@ -51,9 +52,13 @@ fn the_same(body: &str, blocks: &[[u32; 3]], n: u32) {
 
 #[test]
 fn lanes_take_by_their_numbers() {
+    let mut sample = Sample::one_in(3);
     for (lane, first) in LANES.into_iter().zip(0..) {
         for (condition, from) in CONDITIONS.into_iter().zip(first..) {
             for number in NUMBERS.into_iter().skip(from % 3).step_by(3) {
+                if !sample.takes() {
+                    continue;
+                }
                 let body = format!(
                     "{lane} setp.{condition} %p1, %r4, {number}; cvt.rn.f32.u32 %f1, %r2;
                     shfl.sync.up.b32 %r5, %r2, 1, 0, -1; selp.u32 %r6, 0, %r5, %p1;
@@ -77,6 +82,7 @@ fn lanes_take_by_their_numbers() {
 
 #[test]
 fn some_lanes_store() {
+    let mut sample = Sample::one_in(6);
     for lane in LANES {
         for (condition, not) in [
             ("eq.u32", "!"),
@@ -85,6 +91,9 @@ fn some_lanes_store() {
             ("ge.s32", "!"),
         ] {
             for number in NUMBERS {
+                if !sample.takes() {
+                    continue;
+                }
                 let body = format!(
                     "{lane} mov.u32 %r10, s; shl.b32 %r11, %r35, 2; add.u32 %r11, %r11, %r10;
                     shr.u32 %r12, %r35, 5; shl.b32 %r12, %r12, 2; add.u32 %r12, %r12, %r10;
@@ -122,6 +131,7 @@ fn some_lanes_store() {
 /// The bits of a number that lie above a lane's are not a lane's number.
 #[test]
 fn what_is_no_number_of_a_lane() {
+    let mut sample = Sample::one_in(6);
     for number in [
         "and.b32 %r4, %r1, 32;",
         "and.b32 %r4, %r1, 63;",
@@ -134,6 +144,9 @@ fn what_is_no_number_of_a_lane() {
     ] {
         for compare in ["eq.u32", "lt.u32", "gt.s32"] {
             for than in [0, 1, 8, 31, 32, 64, 70] {
+                if !sample.takes() {
+                    continue;
+                }
                 let body = format!(
                     "{number} setp.{compare} %p1, %r4, {than};
                     shfl.sync.up.b32 %r5, %r2, 1, 0, -1; selp.u32 %r6, 0, %r5, %p1;

@@ -2,6 +2,7 @@
 //! some of them, or each as often as it wants.
 
 use super::forms::same;
+use super::fuzz::Sample;
 
 const BLOCKS: [[u32; 3]; 7] = [
     [32, 1, 1],
@@ -55,6 +56,7 @@ fn each_lane_takes_from_its_own() {
 /// are whole warps and where they are not.
 #[test]
 fn lanes_ask_their_own() {
+    let mut sample = Sample::one_in(3);
     let by_row = "and.b32 %r20, %r1, 31;";
     for (lane, blocks) in [
         ("mov.u32 %r20, %laneid;", &BLOCKS[..]),
@@ -81,6 +83,9 @@ fn lanes_ask_their_own() {
                 "redux.sync.add.s32 %r5, %r8, -1; vote.sync.ballot.b32 %r6, %p1, %r25;
                 add.u32 %r9, %r5, %r6; redux.sync.add.u32 %r9, %r9, %r25;",
             ] {
+                if !sample.takes() {
+                    continue;
+                }
                 for block in blocks {
                     for n in [1, 2, 5, 12, 24] {
                         same(&format!("{begin} {what}"), *block, n).expect("nothing faults");

@@ -2,6 +2,7 @@
 //! runs in groups of 16 and of 32: a step more or less decides.
 
 use super::forms::{Outcome, kernel, run, same};
+use super::fuzz::Sample;
 use crate::grid::launch::FaultKind;
 use crate::jit::module::Form;
 
@@ -43,6 +44,7 @@ fn threads_leave_a_loop_that_stores() {
 /// it, where it can be computed again and where it is kept.
 #[test]
 fn numbers_wrap_between_groups() {
+    let mut sample = Sample::one_in(3);
     for lane in [0, 1, 7, 8, 9, 15, 16, 17, 24, 31, 32] {
         let start = 0u32.wrapping_sub(lane);
         let from_memory = start.wrapping_sub(0x9e37_79b9);
@@ -54,6 +56,9 @@ fn numbers_wrap_between_groups() {
             ),
         ] {
             for widens in ["mul.wide.u32 %rd5, %r4, 4;", "cvt.u64.u32 %rd5, %r4;"] {
+                if !sample.takes() {
+                    continue;
+                }
                 let body = format!(
                     "{number} {widens} cvt.rn.f32.u32 %f1, %r1; add.f32 %f1, %f1, 0f3f800000;
                     bar.sync 0;
@@ -133,12 +138,16 @@ fn lanes_decide_beyond_a_group() {
 /// Indices that are clamped count up in most groups.
 #[test]
 fn clamped_indices() {
+    let mut sample = Sample::one_in(3);
     for clamp in [
         "max.s32 %r5, %r4, 0; min.s32 %r5, %r5, %r3;",
         "min.s32 %r5, %r4, %r3; max.s32 %r5, %r5, 2;",
         "setp.lt.s32 %p1, %r4, 0; selp.b32 %r5, %r3, %r4, %p1; min.u32 %r5, %r5, %r3;",
     ] {
         for start in [-40, -9, -8, -1, 0, 3] {
+            if !sample.takes() {
+                continue;
+            }
             let body = format!(
                 "add.s32 %r4, %r1, {start}; {clamp}
                 mul.wide.s32 %rd5, %r5, 4; add.u64 %rd5, %rd5, %rd2; ld.global.u32 %r9, [%rd5];
@@ -190,6 +199,7 @@ fn rows_and_columns_of_tiles() {
 /// An index that is clamped, and one where a row begins: each is extended before they are added.
 #[test]
 fn clamped_indices_in_rows() {
+    let mut sample = Sample::one_in(3);
     // In the last, the numbers of some lanes wrap before a row is added, which ends far away then.
     for row in [0, 5, -3, i32::MAX, i32::MIN + 2, -0x7fff_fff4] {
         for start in [-9, 0, 3] {
@@ -199,6 +209,9 @@ fn clamped_indices_in_rows() {
                 "min.s32 %r5, %r4, %r12;",
                 "max.s32 %r5, %r4, 0x80000000;",
             ] {
+                if !sample.takes() {
+                    continue;
+                }
                 let [least, most] = [0, 60].map(|index| i32::wrapping_sub(index, row));
                 let body = format!(
                     "add.s32 %r4, %r1, {start}; mov.u32 %r11, {least}; mov.u32 %r12, {most}; {clamp}
@@ -222,9 +235,13 @@ fn clamped_indices_in_rows() {
 /// A shuffle in segments of the warp, and what it says of who took something, twice in a row.
 #[test]
 fn shuffles_in_segments() {
+    let mut sample = Sample::one_in(4);
     for kind in ["up", "down", "bfly", "idx"] {
         for segments in [0x1f, 0x1e, 0x1c, 0x18, 0x10, 0x0c, 0] {
             for (by, least) in [(1, 31), (2, 31), (4, 28), (9, 31), (16, 0), (31, 7)] {
+                if !sample.takes() {
+                    continue;
+                }
                 let clamp = segments << 8 | if kind == "up" { 31 - least } else { least };
                 let body = format!(
                     "add.u32 %r4, %r2, 7; cvt.rn.f32.u32 %f1, %r2;
@@ -244,6 +261,7 @@ fn shuffles_in_segments() {
 /// All lanes of a warp as one, once and from what that gave; the last warp may be part of one.
 #[test]
 fn reductions() {
+    let mut sample = Sample::one_in(2);
     for (op, other) in [
         ("add.u32", "add.s32"),
         ("min.u32", "max.u32"),
@@ -260,6 +278,9 @@ fn reductions() {
             "mul.lo.u32 %r4, %r2, 2654435761; and.b32 %r4, %r4, 0x0f0f00ff; or.b32 %r4, %r4, 2304;",
             "mov.u32 %r4, 0x80000000;",
         ] {
+            if !sample.takes() {
+                continue;
+            }
             let body = format!(
                 "{value} redux.sync.{op} %r5, %r4, -1; mad.lo.u32 %r6, %r5, 5, %r4;
                 redux.sync.{other} %r7, %r6, -1; mad.lo.u32 %r9, %r7, 3, %r5;

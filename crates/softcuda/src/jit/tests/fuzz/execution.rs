@@ -9,7 +9,7 @@ use crate::jit::module::{LoadOptions, Module as Loaded};
 use crate::memory::{self, Kind};
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run, too.
-const DEFAULT_CASES: u64 = 600;
+const DEFAULT_CASES: u64 = 300;
 const SHARE: u64 = 5;
 
 /// Something to pass as a parameter of this size: an address that is right, or nearly, or a number.

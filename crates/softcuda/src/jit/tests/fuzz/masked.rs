@@ -18,7 +18,7 @@ use crate::jit::module::Module;
 use crate::memory::{self, Kind};
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
-const DEFAULT_CASES: u64 = 100;
+const DEFAULT_CASES: u64 = 60;
 const SHARE: u64 = 5;
 /// Registers of each type.
 const EACH: usize = 5;

@@ -17,7 +17,7 @@ use crate::jit::harness::{self, buffer};
 use crate::jit::module::Module;
 
 /// Cases of a plain `cargo test`, and of a whole run the part that is run here.
-const DEFAULT_CASES: u64 = 100;
+const DEFAULT_CASES: u64 = 60;
 const SHARE: u64 = 10;
 
 /// Registers with the values that threads work on.
