@@ -8,6 +8,7 @@
 //! the numbers of new graphs and of new nodes in a graph that is there are reserved.
 
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use cudarc::driver::sys::CUgraphConditionalNodeType;
@@ -57,7 +58,7 @@ enum What {
     Op(AnyOp),
     /// A graph that nobody else has.
     Graph(Graph, Tag),
-    Flow(FlowPlan),
+    Flow(Rc<FlowPlan>),
 }
 
 /// A loop or branch that was recorded.
@@ -245,14 +246,25 @@ impl Draft {
     }
 
     /// Plans a loop or branch. Returns the number of its conditional node.
-    pub(super) fn flow(&mut self, plan: FlowPlan, after: &[u32], over: &Over) -> Result<u32> {
+    pub(super) fn flow(&mut self, plan: &Rc<FlowPlan>, after: &[u32], over: &Over) -> Result<u32> {
         // The kernel that sets the condition, and the conditional node.
         let count = match plan.is_entered_by_launch(self.in_body) {
             true => 1,
             false => 2,
         };
-        let what = What::Flow(plan);
+        let what = What::Flow(plan.clone());
         self.plan((after, over), count, NodeKind::Conditional, what)
+    }
+
+    /// Where it is, to come [back](Draft::go_back) to.
+    pub(super) fn mark(&self) -> (usize, Option<u32>) {
+        (self.nodes.len(), self.next)
+    }
+
+    /// Forgets the nodes behind the mark.
+    pub(super) fn go_back(&mut self, (count, next): (usize, Option<u32>)) {
+        self.nodes.truncate(count);
+        self.next = next;
     }
 
     /// Puts everything into the graph, or nothing.
@@ -276,7 +288,7 @@ impl FlowPlan {
         // Never given back: nodes of bodies that come to nothing may have left handles behind (L2).
         let numbers = graph.hierarchy().lock().reserve(bodies);
         Ok(FlowPlan {
-            in_turn: flow.control.is_loop() || path.is_in_body(),
+            in_turn: flow.control.is_loop(),
             flow,
             setters,
             stopped: None,
@@ -302,6 +314,11 @@ impl FlowPlan {
         self.bodies.push((draft, ends));
     }
 
+    /// Takes back the body that was added last.
+    pub(super) fn pop_body(&mut self) -> Option<(Draft, Numbers)> {
+        self.bodies.pop()
+    }
+
     /// Whether it does nothing: what comes behind a part with checkpoints is empty.
     pub(super) fn is_empty_rest(&self) -> bool {
         let is_empty =
@@ -316,6 +333,7 @@ impl FlowPlan {
         bodies: &mut [&mut Body<'_>],
     ) -> Result<FlowPlan> {
         let mut plan = FlowPlan::new(path, flow, bodies.len() as u32)?;
+        plan.in_turn |= path.is_in_body();
         for record in bodies {
             let mut inner = path.inside(plan.next_body(path).1);
             record(&mut inner)?;
@@ -366,7 +384,12 @@ impl FlowPlan {
 }
 
 /// Puts a loop or branch into a graph that is there. Returns the number of its conditional node.
-pub(super) fn put_flow(graph: &Graph, plan: FlowPlan, after: &[u32], over: &Over) -> Result<u32> {
+pub(super) fn put_flow(
+    graph: &Graph,
+    plan: &Rc<FlowPlan>,
+    after: &[u32],
+    over: &Over,
+) -> Result<u32> {
     driver::bind(graph.context())?;
     // What is left of it goes after unlocking.
     let mut draft = Draft::of(graph)?;

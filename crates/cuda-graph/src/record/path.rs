@@ -2,9 +2,11 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
+use std::mem;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::thread;
 
 use cudarc::driver::{CudaContext, CudaStream};
 use smallvec::smallvec;
@@ -428,6 +430,51 @@ impl Path {
         Some(stops.get_or_init(Rc::default))
     }
 
+    /// Records a loop or branch, and returns its node. Before it there are so many checkpoints.
+    fn put_flow_here(
+        &mut self,
+        flow: Flow,
+        bodies: &mut [&mut Body<'_>],
+        before: usize,
+    ) -> Result<u32> {
+        let location = flow.location;
+        let mut plan = FlowPlan::record(self, flow, bodies)?;
+        if let Some(session) = &self.session {
+            session.check()?;
+        }
+        self.follow()?;
+        let may_stop = self.checkpoints() > before;
+        let mut rest = None;
+        if may_stop {
+            let control = Control::Unstopped;
+            let flag = self.stopped()?;
+            plan.stopped = Some(flag.clone());
+            rest = Some(self.make_gate(Flow {
+                control,
+                flag,
+                param: None,
+                location,
+            })?);
+        }
+        let start = (self.after.clone(), self.over.clone());
+        let mark = match &self.place {
+            Place::Draft(draft) => Some(draft.mark()),
+            Place::Live(_) => None,
+        };
+        let node = self.put_plan(&Rc::new(plan))?;
+        self.lead()?;
+        if let Some(rest) = rest
+            && let Err(error) = self.open_gate(rest)
+        {
+            if let (Place::Draft(draft), Some(mark)) = (&mut self.place, mark) {
+                draft.go_back(mark);
+                (self.after, self.over) = start;
+            }
+            return Err(error);
+        }
+        Ok(node)
+    }
+
     /// How many checkpoints there are in the recording.
     fn checkpoints(&self) -> usize {
         let stops = self.stops.as_ref().and_then(OnceCell::get);
@@ -461,51 +508,62 @@ impl Path {
         Ok(())
     }
 
-    /// What comes next goes into a body of its own, up to the end of the path. Returns the number of
-    /// the body.
-    fn open_gate(
-        &mut self,
-        flow: Flow,
-        stopped: Option<Region>,
-        checkpoint: Option<(u32, Arc<str>)>,
-    ) -> Result<u32> {
+    /// A body for what comes next, up to the end of the path, to be [opened](Path::open_gate).
+    fn make_gate(&mut self, flow: Flow) -> Result<FlowPlan> {
         self.settle()?;
-        self.close_gate()?;
         self.reset_stopped()?;
-        let mut plan = FlowPlan::new(self, flow, 1)?;
-        plan.stopped = stopped;
-        plan.checkpoint = checkpoint;
+        FlowPlan::new(self, flow, 1)
+    }
+
+    /// What comes next goes into a body of its own, up to the end of the path. Returns the number of
+    /// the body. After an error the path is where it was.
+    fn open_gate(&mut self, plan: FlowPlan) -> Result<u32> {
+        self.close_gate()?;
         let (number, draft) = plan.next_body(self);
-        self.gate = Some(Box::new(Gate {
-            plan,
-            place: std::mem::replace(&mut self.place, Place::Draft(Box::new(draft))),
-            after: std::mem::take(&mut self.after),
-            over: std::mem::take(&mut self.over),
-        }));
+        self.enter_gate(plan, draft, Numbers::new(), Over::default());
         Ok(number)
     }
 
-    /// The body behind a checkpoint is whole.
+    /// Goes on in a body of `plan`.
+    fn enter_gate(&mut self, plan: FlowPlan, draft: Draft, after: Numbers, over: Over) {
+        self.gate = Some(Box::new(Gate {
+            plan,
+            place: mem::replace(&mut self.place, Place::Draft(Box::new(draft))),
+            after: mem::replace(&mut self.after, after),
+            over: mem::replace(&mut self.over, over),
+        }));
+    }
+
+    /// The body behind a checkpoint is whole. After an error it is open as before.
     fn close_gate(&mut self) -> Result<()> {
         let Some(gate) = self.gate.take() else {
             return Ok(());
         };
         let mut plan = gate.plan;
-        let inner = std::mem::replace(&mut self.place, gate.place);
-        let ends = std::mem::replace(&mut self.after, gate.after);
-        self.over = gate.over;
+        let inner = mem::replace(&mut self.place, gate.place);
+        let ends = mem::replace(&mut self.after, gate.after);
+        let over = mem::replace(&mut self.over, gate.over);
         let Place::Draft(draft) = inner else {
             return Err(Error::RecordingOver);
         };
+        plan.in_turn |= self.is_in_body();
         plan.push_body(*draft, ends);
         if plan.is_empty_rest() {
             return Ok(());
         }
-        self.put_plan(plan).map(drop)
+        let plan = Rc::new(plan);
+        let put = self.put_plan(&plan);
+        if put.is_err()
+            && let Some(mut plan) = Rc::into_inner(plan)
+            && let Some((draft, ends)) = plan.pop_body()
+        {
+            self.enter_gate(plan, draft, ends, over);
+        }
+        put.map(drop)
     }
 
     /// Puts a loop or branch that was recorded behind what came before. Returns its node.
-    fn put_plan(&mut self, plan: FlowPlan) -> Result<u32> {
+    fn put_plan(&mut self, plan: &Rc<FlowPlan>) -> Result<u32> {
         let (in_turn, ids) = (plan.in_turn, plan.communicators());
         let node = match &mut self.place {
             Place::Live(graph) => draft::put_flow(graph, plan, &self.after, &self.over)?,
@@ -529,7 +587,7 @@ impl Path {
         };
         if let Some((whole, _)) = self.whole {
             let graph = self.place.graph();
-            let kept = std::mem::take(&mut graph.hierarchy().lock().body_mut(0)?.lingering);
+            let kept = mem::take(&mut graph.hierarchy().lock().body_mut(0)?.lingering);
             whole.hierarchy().lock().body_mut(0)?.lingering.extend(kept);
             return Ok((whole, value));
         }
@@ -602,11 +660,11 @@ impl Records for Path {
     fn put_branches(&mut self, branches: &mut [&mut Body<'_>]) -> Result<()> {
         self.settle()?;
         self.follow()?;
-        // Branches of a joined capture start where it is; it goes on after all of them.
-        let joined = self.joined.take();
-        // A step does not stop in one of several branches.
-        let stops = self.stops.take();
         let mut fork = Fork {
+            // Branches of a joined capture start where it is; it goes on after all of them.
+            joined: self.joined.take(),
+            // A step does not stop in one of several branches.
+            stops: self.stops.take(),
             start: (self.after.clone(), self.over.clone()),
             ends: Numbers::new(),
             over: self.over.clone(),
@@ -618,8 +676,6 @@ impl Records for Path {
             recorded
         });
         drop(fork);
-        self.stops = stops;
-        self.joined = joined;
         self.lead()?;
         recorded
     }
@@ -629,37 +685,11 @@ impl Records for Path {
         if let Some(session) = &self.session {
             session.check()?;
         }
-        let (before, location) = (self.checkpoints(), flow.location);
-        let recorded = FlowPlan::record(self, flow, bodies);
-        if recorded.is_err()
-            && let Some(stops) = self.stops()
-        {
-            // Nothing of it is recorded.
-            stops.borrow_mut().names.truncate(before);
-        }
-        let mut plan = recorded?;
-        if let Some(session) = &self.session {
-            session.check()?;
-        }
-        self.follow()?;
-        let may_stop = self.checkpoints() > before;
-        if may_stop {
-            self.reset_stopped()?;
-            plan.stopped = Some(self.stopped()?);
-        }
-        let node = self.put_plan(plan)?;
-        self.lead()?;
-        let node = self.graph().id_of(node, NodeKind::Conditional);
-        if may_stop {
-            let rest = Flow {
-                control: Control::Unstopped,
-                flag: self.stopped()?,
-                param: None,
-                location,
-            };
-            self.open_gate(rest, None, None)?;
-        }
-        Ok(Some(node))
+        let before = self.checkpoints();
+        let mut names = NamesUpTo(self.stops().cloned(), before);
+        let node = self.put_flow_here(flow, bodies, before)?;
+        names.0 = None;
+        Ok(Some(self.graph().id_of(node, NodeKind::Conditional)))
     }
 
     fn put_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Option<u32>> {
@@ -670,16 +700,18 @@ impl Records for Path {
             return Err(Error::DuplicateCheckpoint { name });
         }
         let stopped = self.stopped()?;
-        stops.borrow_mut().names.push(name.clone());
-        let number = stops.borrow().names.len() as u32;
-        let rest = Flow {
+        let number = stops.borrow().names.len() as u32 + 1;
+        let mut rest = self.make_gate(Flow {
             control: Control::Checkpoint,
             flag: checkpoint.flag,
             param: None,
             location: checkpoint.location,
-        };
-        self.open_gate(rest, Some(stopped), Some((number, name)))
-            .map(Some)
+        })?;
+        rest.stopped = Some(stopped);
+        rest.checkpoint = Some((number, name.clone()));
+        let body = self.open_gate(rest)?;
+        stops.borrow_mut().names.push(name);
+        Ok(Some(body))
     }
 
     fn begin_resume(&mut self) {
@@ -729,10 +761,23 @@ impl Records for Path {
     }
 }
 
+/// Takes the names of checkpoints back, but for the first ones, if what they are in is not recorded.
+struct NamesUpTo(Option<Rc<RefCell<Stops>>>, usize);
+
+impl Drop for NamesUpTo {
+    fn drop(&mut self) {
+        if let Some(stops) = &self.0 {
+            stops.borrow_mut().names.truncate(self.1);
+        }
+    }
+}
+
 /// The branches of a parallel part. However it is left, the path goes on after all that they
 /// recorded.
 struct Fork<'a> {
     path: &'a mut Path,
+    joined: Option<Box<Joined>>,
+    stops: Option<OnceCell<Rc<RefCell<Stops>>>>,
     /// Where all branches start, and an empty one ends.
     start: (Numbers, Over),
     ends: Numbers,
@@ -760,9 +805,16 @@ impl Drop for Fork<'_> {
     fn drop(&mut self) {
         self.next();
         if !self.ends.is_empty() {
-            self.path.go_on_from(std::mem::take(&mut self.ends));
+            self.path.go_on_from(mem::take(&mut self.ends));
         }
-        self.path.over = std::mem::take(&mut self.over);
+        self.path.over = mem::take(&mut self.over);
+        self.path.stops = self.stops.take();
+        self.path.joined = self.joined.take();
+        if thread::panicking()
+            && let Err(error) = self.path.lead()
+        {
+            tracing::error!("a capture does not go on behind what it recorded: {error}");
+        }
     }
 }
 

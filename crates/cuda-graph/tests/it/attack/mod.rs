@@ -8,6 +8,7 @@ mod limits;
 mod locks;
 mod lost;
 mod outlines;
+mod paths;
 mod replay;
 mod streams;
 mod threads;
