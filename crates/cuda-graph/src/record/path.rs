@@ -436,7 +436,7 @@ impl Path {
         flow: Flow,
         bodies: &mut [&mut Body<'_>],
         before: usize,
-    ) -> Result<u32> {
+    ) -> Result<NodeId> {
         let location = flow.location;
         let mut plan = FlowPlan::record(self, flow, bodies)?;
         if let Some(session) = &self.session {
@@ -463,6 +463,7 @@ impl Path {
         };
         let node = self.put_plan(&Rc::new(plan))?;
         self.lead()?;
+        let node = self.graph().id_of(node, NodeKind::Conditional);
         if let Some(rest) = rest
             && let Err(error) = self.open_gate(rest)
         {
@@ -689,7 +690,7 @@ impl Records for Path {
         let mut names = NamesUpTo(self.stops().cloned(), before);
         let node = self.put_flow_here(flow, bodies, before)?;
         names.0 = None;
-        Ok(Some(self.graph().id_of(node, NodeKind::Conditional)))
+        Ok(Some(node))
     }
 
     fn put_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<Option<u32>> {
