@@ -63,7 +63,7 @@ pub struct Path {
     /// What comes behind a checkpoint goes into a body until this one ends.
     gate: Option<Box<Gate>>,
     /// The checkpoints of the recording, once somebody asks. None where there can be none.
-    stops: Option<OnceCell<Rc<RefCell<Stops>>>>,
+    stops: Option<OnceCell<SharedStops>>,
     /// It is the recording's outermost path.
     is_outermost: bool,
     /// The capture of other code that it records into.
@@ -79,7 +79,9 @@ struct Gate {
     over: Over,
 }
 
-/// The checkpoints of a recording.
+/// The checkpoints of a recording, which its paths share.
+type SharedStops = Rc<RefCell<Stops>>;
+
 #[derive(Default)]
 struct Stops {
     names: Vec<Arc<str>>,
@@ -359,8 +361,8 @@ impl Path {
 
     recorded!();
 
-    /// Begins foreign work that is no closure: see [`foreign`](Path::foreign). The recording goes on
-    /// when the block [ends](ForeignBlock::end).
+    /// Begins foreign work that is no closure: see [`foreign`](Path::foreign). The recording goes
+    /// on when the block [ends](ForeignBlock::end).
     ///
     /// # Safety
     ///
@@ -425,7 +427,7 @@ impl Path {
     }
 
     /// The checkpoints of the recording, if there can be some.
-    fn stops(&self) -> Option<&Rc<RefCell<Stops>>> {
+    fn stops(&self) -> Option<&SharedStops> {
         let stops = self.stops.as_ref()?;
         Some(stops.get_or_init(Rc::default))
     }
@@ -456,10 +458,12 @@ impl Path {
                 location,
             })?);
         }
-        let start = (self.after.clone(), self.over.clone());
-        let mark = match &self.place {
-            Place::Draft(draft) => Some(draft.mark()),
-            Place::Live(_) => None,
+        // Where another body is open, closing it may fail, and then this was not recorded either.
+        let start = match &self.place {
+            Place::Draft(draft) if may_stop => {
+                Some((draft.mark(), self.after.clone(), self.over.clone()))
+            }
+            _ => None,
         };
         let node = self.put_plan(&Rc::new(plan))?;
         self.lead()?;
@@ -467,9 +471,9 @@ impl Path {
         if let Some(rest) = rest
             && let Err(error) = self.open_gate(rest)
         {
-            if let (Place::Draft(draft), Some(mark)) = (&mut self.place, mark) {
+            if let (Place::Draft(draft), Some((mark, after, over))) = (&mut self.place, start) {
                 draft.go_back(mark);
-                (self.after, self.over) = start;
+                (self.after, self.over) = (after, over);
             }
             return Err(error);
         }
@@ -516,8 +520,8 @@ impl Path {
         FlowPlan::new(self, flow, 1)
     }
 
-    /// What comes next goes into a body of its own, up to the end of the path. Returns the number of
-    /// the body. After an error the path is where it was.
+    /// What comes next goes into a body of its own, up to the end of the path. Returns the number
+    /// of the body. After an error the path is where it was.
     fn open_gate(&mut self, plan: FlowPlan) -> Result<u32> {
         self.close_gate()?;
         let (number, draft) = plan.next_body(self);
@@ -762,8 +766,9 @@ impl Records for Path {
     }
 }
 
-/// Takes the names of checkpoints back, but for the first ones, if what they are in is not recorded.
-struct NamesUpTo(Option<Rc<RefCell<Stops>>>, usize);
+/// Takes the names of checkpoints back but for the first ones, if what has the others is not
+/// recorded.
+struct NamesUpTo(Option<SharedStops>, usize);
 
 impl Drop for NamesUpTo {
     fn drop(&mut self) {
@@ -778,7 +783,7 @@ impl Drop for NamesUpTo {
 struct Fork<'a> {
     path: &'a mut Path,
     joined: Option<Box<Joined>>,
-    stops: Option<OnceCell<Rc<RefCell<Stops>>>>,
+    stops: Option<OnceCell<SharedStops>>,
     /// Where all branches start, and an empty one ends.
     start: (Numbers, Over),
     ends: Numbers,
